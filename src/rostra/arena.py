@@ -1,0 +1,218 @@
+"""Plays many debates at once. The only place that waits for turns.
+
+One supervisor owns every task. A seat that raises fails its debate: its siblings are cancelled and
+awaited, and the debate is played again, whole, with the same seeds. A debate that keeps failing is
+given up and counted. Anything else that raises is a bug or a dead engine, and ends everything.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sized
+from dataclasses import dataclass
+
+from rostra.debate.peer import PeerRules
+from rostra.debate.protocol import Protocol
+from rostra.debate.state import State
+from rostra.debate.transcript import Transcript, finish
+from rostra.debate.turn import Turn
+from rostra.errors import ArenaError, ConfigError, EngineError, EngineUnavailable, RostraError
+from rostra.players.player import Player, Reply
+from rostra.tasks.question import Question
+
+
+@dataclass(frozen=True, slots=True)
+class Debate:
+    """A debate to be played."""
+
+    question: Question
+    protocol: Protocol
+    seed: int = 0
+    rules: PeerRules | None = None
+    """The settings that the protocol was compiled from; they go into the transcript."""
+
+    @classmethod
+    def peer(cls, question: Question, rules: PeerRules, seed: int = 0) -> "Debate":
+        return cls(question, rules.protocol(), seed, rules)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heard:
+    """A turn that was just taken, for whoever watches."""
+
+    debate: int
+    """Position in the list of debates."""
+    attempt: int
+    turn: Turn
+    state: State
+    """The debate with the turn in it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Failure:
+    """A debate that was given up."""
+
+    debate: Debate
+    attempts: int
+    cause: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What became of a list of debates."""
+
+    results: list[Transcript | Failure]
+    """In the order of the debates."""
+    retries: int
+    """Attempts that failed and were followed by another."""
+
+    @property
+    def transcripts(self) -> list[Transcript]:
+        return [r for r in self.results if isinstance(r, Transcript)]
+
+    @property
+    def failures(self) -> list[Failure]:
+        return [r for r in self.results if isinstance(r, Failure)]
+
+
+class _SeatFailed(Exception):
+    """A player raised; the cause is attached."""
+
+
+async def play(
+    debates: Iterable[Debate],
+    players: Mapping[str, Player] | Player,
+    *,
+    concurrency: int = 256,
+    retries: int = 2,
+    turn_timeout: float | None = None,
+    watch: Callable[[Heard], None] | None = None,
+) -> Played:
+    """Plays every debate, `concurrency` of them at a time, and returns when all are done.
+
+    `players` fill seats by name; a single one fills all. Raises ArenaError when every debate
+    failed, and at once whatever is not the failure of one debate.
+    """
+    if concurrency < 1 or retries < 0:
+        raise ConfigError(f"concurrency = {concurrency}, retries = {retries}: at least 1 and 0")
+    table = _Table(players, retries, turn_timeout, watch)
+    waiting = enumerate(debates)
+    workers = min(concurrency, len(debates)) if isinstance(debates, Sized) else concurrency
+
+    async def work() -> None:
+        for index, debate in waiting:
+            table.results[index] = await table.play(index, debate)
+
+    try:
+        async with asyncio.TaskGroup() as supervisor:
+            for _ in range(workers):
+                supervisor.create_task(work())
+    except BaseExceptionGroup as group:
+        raise _first(group) from None
+    played = Played([table.results[i] for i in sorted(table.results)], table.retried)
+    if played.failures and not played.transcripts:
+        cause = played.failures[0].cause
+        raise ArenaError(
+            f"none of {len(played.results)} debates could be finished; the first failed with "
+            f"{type(cause).__name__}: {cause}"
+        ) from cause
+    return played
+
+
+class _Table:
+    """What the workers share."""
+
+    def __init__(
+        self,
+        players: Mapping[str, Player] | Player,
+        retries: int,
+        turn_timeout: float | None,
+        watch: Callable[[Heard], None] | None,
+    ) -> None:
+        self._players = players
+        self._retries = retries
+        self._turn_timeout = turn_timeout
+        self._watch = watch
+        self.results: dict[int, Transcript | Failure] = {}
+        self.retried = 0
+
+    async def play(self, index: int, debate: Debate) -> Transcript | Failure:
+        """One debate, as often as it takes."""
+        attempt = 0
+        while True:
+            try:
+                return await self._attempt(index, attempt, debate)
+            except _SeatFailed as failed:
+                attempt += 1
+                if attempt > self._retries:
+                    assert failed.__cause__ is not None
+                    return Failure(debate, attempt, failed.__cause__)
+                self.retried += 1
+
+    async def _attempt(self, index: int, attempt: int, debate: Debate) -> Transcript:
+        state = State(debate.question, debate.protocol, debate.seed)
+
+        async def take_turn(seat: int) -> None:
+            # The view is that of the moment the slot opened or later; a slot never sees itself.
+            nonlocal state
+            view = state.view(seat)
+            reply = await self._ask(state, seat)
+            turn = state.turn(
+                view,
+                reply.completion,
+                reply.observation,
+                extends=reply.extends,
+                temperature=reply.temperature,
+            )
+            state = state.submit(turn)
+            if self._watch:
+                self._watch(Heard(index, attempt, turn, state))
+
+        while seats := state.open_slots():
+            if len(seats) == 1:
+                await take_turn(seats[0])
+                continue
+            try:
+                async with asyncio.TaskGroup() as slot:
+                    for seat in seats:
+                        slot.create_task(take_turn(seat))
+            except BaseExceptionGroup as group:
+                raise _first(group) from None
+        return finish(state, debate.rules)
+
+    async def _ask(self, state: State, seat: int) -> Reply:
+        """Lets the player of a seat speak. Its exceptions are the debate's, not the arena's."""
+        player = self._player(state.protocol.seats[seat].player)
+        try:
+            async with asyncio.timeout(self._turn_timeout):
+                return await player.speak(state, state.view(seat))
+        except TimeoutError as error:
+            late = EngineError(f"no reply from seat {seat} within {self._turn_timeout:g} s")
+            raise _SeatFailed from (late if self._turn_timeout else error)
+        except EngineUnavailable:
+            raise
+        except EngineError as error:
+            raise _SeatFailed from error
+        except RostraError:
+            raise
+        except Exception as error:
+            raise _SeatFailed from error
+
+    def _player(self, name: str) -> Player:
+        if not isinstance(self._players, Mapping):
+            return self._players
+        if name not in self._players:
+            known = ", ".join(sorted(self._players))
+            raise ConfigError(f"no player is called {name!r}; there are: {known}")
+        return self._players[name]
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first exception of a group, however deep. A failed seat weighs less than a crash."""
+    leaves: list[BaseException] = []
+    stack: list[BaseException] = [group]
+    while stack:
+        error = stack.pop()
+        if isinstance(error, BaseExceptionGroup):
+            stack += reversed(error.exceptions)
+        else:
+            leaves.append(error)
+    return next((e for e in leaves if not isinstance(e, _SeatFailed)), leaves[0])

@@ -1,0 +1,1 @@
+"""Rewards to tokens, pure numpy: spans, streams, datums."""

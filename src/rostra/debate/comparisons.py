@@ -1,0 +1,109 @@
+"""Reading the comparison lines of one judge: `Agent 0 > Agent 2`."""
+
+import html
+import re
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from rostra.debate.sections import MARKDOWN
+
+Op = Literal[">", "="]
+
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?")
+_UNMARK = str.maketrans("", "", MARKDOWN)
+
+_SPACE = r"[^\S\r\n]*+"
+_AGENT = rf"agent{_SPACE}([0-9]++)(?!\w|\.\d)"
+_CHAIN = rf"{_AGENT}(?:{_SPACE}[<=>]{_SPACE}{_AGENT})++"
+_LIST_MARK = r"(?:[-+•·‣◦●▪–—]|\(?[0-9]{1,3}[.):]|\(?[a-z][.)])"
+_VOTE = re.compile(
+    rf"(?:^{_SPACE}(?:{_LIST_MARK}{_SPACE})?|[,;]{_SPACE})({_CHAIN})", re.IGNORECASE
+)
+_ANYWHERE = re.compile(_CHAIN, re.IGNORECASE)
+_LINK = re.compile(r"[<=>]|[0-9]++")
+_NOTHING = frozenset(("", "n/a", "na", "none"))
+
+
+class Comparison(NamedTuple):
+    """One agent held against another."""
+
+    a: int
+    op: Op
+    b: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """What one judge wrote, sorted out."""
+
+    valid: tuple[Comparison, ...] = ()
+    """`<` turned round, repeats removed, in the order written."""
+    self_dropped: int = 0
+    """Comparisons in which the judge is a side."""
+    malformed: int = 0
+    """Ids out of range, or an agent compared with itself."""
+    duplicates: int = 0
+    lines_invalid: int = 0
+    """Lines that say something and yield no valid comparison."""
+
+
+def read_comparisons(text: str, author: int, n_agents: int) -> Comparisons:
+    """Reads the text of a comparison section.
+
+    A comparison begins a line, or follows a list mark, a comma or a semicolon; what follows it on
+    its line is ignored. A chain gives its adjacent pairs. A tie has no direction, so `B = A` after
+    `A = B` is a repeat.
+    """
+    valid: dict[frozenset[int] | Comparison, Comparison] = {}
+    self_dropped = malformed = duplicates = lines_invalid = 0
+    for line in plain(text).splitlines():
+        good = False
+        for vote in _VOTE.finditer(line):
+            for comparison in _pairs(vote[1]):
+                a, op, b = comparison
+                if author in (a, b) and a != b and max(a, b) < n_agents:
+                    self_dropped += 1
+                elif a == b or max(a, b) >= n_agents:
+                    malformed += 1
+                elif (key := frozenset((a, b)) if op == "=" else comparison) in valid:
+                    duplicates += 1
+                    good = True
+                else:
+                    valid[key] = comparison
+                    good = True
+        lines_invalid += not good and line.strip(" \t.!()").lower() not in _NOTHING
+    return Comparisons(tuple(valid.values()), self_dropped, malformed, duplicates, lines_invalid)
+
+
+def plain(text: str) -> str:
+    """Text with its HTML entities resolved and its Markdown marks removed."""
+    if "&" in text:
+        text = _ENTITY.sub(lambda m: html.unescape(m[0]), text)
+    return text.translate(_UNMARK)
+
+
+def without_comparisons(text: str, replacement: str) -> str:
+    """Text in which nothing reads as a comparison any more, wherever it stands in a line."""
+    if not _ANYWHERE.search(plain(text)):
+        return text
+    return "\n".join(
+        _ANYWHERE.sub(replacement, bare) if _ANYWHERE.search(bare := plain(line)) else line
+        for line in text.splitlines()
+    )
+
+
+def _pairs(chain: str) -> list[Comparison]:
+    links = _LINK.findall(chain)
+    ids = [_id(digits) for digits in links[::2]]
+    pairs: list[Comparison] = []
+    for a, op, b in zip(ids, links[1::2], ids[1:], strict=False):
+        if op == "<":
+            a, b = b, a
+        pairs.append(Comparison(a, "=" if op == "=" else ">", b))
+    return pairs
+
+
+def _id(digits: str) -> int:
+    """An id; one too long to be any agent's is cut, not converted (it may have a million digits)."""
+    significant = digits.lstrip("0") or "0"
+    return int(significant[:9])

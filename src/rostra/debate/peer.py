@@ -1,0 +1,218 @@
+"""Peer debate: N equals who solve, evaluate and compare each other.
+
+`peer-v1` and `peer-v2` are two settings of one set of rules. Every setting can be mixed with every
+other; what makes no sense is refused, and what makes little sense is warned about.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from rostra.debate.prompts import builtin
+from rostra.debate.protocol import Protocol, Sight, Slot
+from rostra.debate.seat import PERSONAS, Persona, Seat
+from rostra.engines.sampling import Stop, check_stop
+from rostra.errors import ConfigError
+
+SECTIONS = ("solution", "evaluation", "comparison", "consensus", "consensus_reason")
+"""The sections of peer debate, in the one order they can have."""
+BALLOT = ("evaluation", "comparison")
+"""What is left in a closing ballot."""
+
+RewardName = Literal["win_rate", "win_minus_loss", "streams"]
+Consensus = Literal["leave_one_out", "majority"]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRules:
+    """The settings of a peer debate. The defaults are peer-v2."""
+
+    name: str = "peer-v2"
+    agents: int = 5
+    rounds: int = 3
+    """At most so many; fewer where the debate ends on consensus."""
+    schedule: Literal["sequential", "simultaneous"] = "simultaneous"
+    """One after the other, each seeing who spoke before; or all at once, seeing earlier rounds."""
+    sections: tuple[str, ...] = SECTIONS[:3]
+    history_rounds: int = -1
+    """-1: all of the debate, as one growing conversation. 0: nothing. K: the round so far and the
+    K rounds before it."""
+    max_chars_per_field: int | None = None
+    votes_shown: bool = False
+    """Whether others see an agent's comparisons; off is blind review."""
+    stop_on_consensus: bool = False
+    malformed: Literal["abort", "mask"] = "mask"
+    """abort: the debate ends, and the step is worth -1. mask: the others see a placeholder, the
+    turn is penalised on the judge stream, and the debate goes on."""
+    closing_ballot: bool = True
+    """A last slot in which every agent only evaluates and compares. Without it nobody ever votes on
+    the last solutions of a simultaneous debate."""
+    shuffle_peers: bool = True
+    """Show the others in an order drawn anew for every reader and round."""
+    personas: tuple[Persona, ...] = PERSONAS
+    """Given to the agents in turn, with their temperatures; empty for none."""
+    temperature: float = 1.0
+    """For agents without a persona."""
+    max_tokens: int = 1024
+    """For one turn."""
+    stop: Stop | None = None
+    """Strings or token ids at which a turn ends; None: the closing tag of its last section."""
+    reward: RewardName = "streams"
+    consensus: Consensus = "leave_one_out"
+    """Whom a judge is measured against: the majority of the others, or of all."""
+    format_penalty: float = 0.5
+    """Taken from the judge stream of a turn that could compare and did not."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Templates that replace the shipped ones, by name."""
+
+    def __post_init__(self) -> None:
+        self._check_seats()
+        self._check_sections()
+        if self.rounds < 1:
+            raise ConfigError(f"rounds = {self.rounds}: a debate has at least 1 round")
+        if self.history_rounds < -1:
+            raise ConfigError(
+                f"history_rounds = {self.history_rounds}: use -1 for all, 0 for none, K for K rounds"
+            )
+        if self.max_chars_per_field is not None and self.max_chars_per_field < 1:
+            raise ConfigError(
+                f"max_chars_per_field = {self.max_chars_per_field}: must be at least 1"
+            )
+        if self.max_tokens < 1:
+            raise ConfigError(f"max_tokens = {self.max_tokens}: must be at least 1")
+        if self.stop is not None:
+            check_stop(self.stop)
+        if self.format_penalty < 0:
+            raise ConfigError(
+                f"format_penalty = {self.format_penalty}: it is subtracted, so give it as 0 or more"
+            )
+        builtin("peer").replaced(self.prompts)
+
+    def _check_seats(self) -> None:
+        if self.agents < 3:
+            raise ConfigError(
+                f"agents = {self.agents}: nobody judges himself, so with fewer than 3 agents there "
+                "are no two others to compare; use 3 or more (5 for a judge signal)"
+            )
+        for persona in self.personas:
+            if persona.temperature < 0:
+                raise ConfigError(f"persona {persona.name}: temperature must not be negative")
+        if self.temperature < 0:
+            raise ConfigError(f"temperature = {self.temperature}: must not be negative")
+
+    def _check_sections(self) -> None:
+        unknown = [s for s in self.sections if s not in SECTIONS]
+        if unknown:
+            raise ConfigError(f"sections: {unknown[0]} is not one of {', '.join(SECTIONS)}")
+        if list(self.sections) != [s for s in SECTIONS if s in self.sections]:
+            raise ConfigError(f"sections: must be in the order {', '.join(SECTIONS)}, each once")
+        for needed in ("solution", "comparison"):
+            if needed not in self.sections:
+                raise ConfigError(f"sections: without {needed} there is nothing to vote on")
+        if self.stop_on_consensus and "consensus" not in self.sections:
+            raise ConfigError(
+                "stop_on_consensus: agents cannot say that they agree; add consensus to sections"
+            )
+
+    def warnings(self) -> list[str]:
+        """Settings that are allowed and will disappoint, one sentence each, with the fix."""
+        found = []
+        if self.reward == "streams":
+            found += self._judge_warnings()
+        if self.schedule == "simultaneous" and not self.closing_ballot:
+            found.append(
+                "closing_ballot = false: nobody votes on the last round of a simultaneous debate, "
+                "so its gen reward is no signal; turn closing_ballot on."
+            )
+        if self.history_rounds == 0:
+            found.append(
+                "history_rounds = 0: agents see nobody's work and cannot vote; use -1 or 1."
+            )
+        return found
+
+    def _judge_warnings(self) -> list[str]:
+        if self.consensus == "leave_one_out":
+            if self.agents == 3:
+                return [
+                    "agents = 3 with consensus = leave_one_out: every pair has only one judge, so "
+                    "there is no judge signal; use 5 or more agents."
+                ]
+            return []
+        levels = {3: "is always +1 and carries nothing", 4: "can only be +1 or 0"}.get(
+            self.agents, "counts the judge's own vote, which pulls it towards +1"
+        )
+        return [
+            f"agents = {self.agents} with consensus = majority: the judge reward {levels}; use "
+            "consensus = leave_one_out with 5 or more agents."
+        ]
+
+    def protocol(self) -> Protocol:
+        """The rules as seats and slots."""
+        return Protocol(
+            name=self.name,
+            seats=tuple(map(self._seat, range(self.agents))),
+            slots=self._slots(),
+            prompts=builtin("peer").replaced(self.prompts),
+            ends_on_consensus=self.stop_on_consensus,
+            malformed=self.malformed,
+            max_chars_per_field=self.max_chars_per_field,
+            shuffle=self.shuffle_peers,
+        )
+
+    def _seat(self, index: int) -> Seat:
+        if not self.personas:
+            return Seat(index, f"Agent {index}", temperature=self.temperature)
+        persona = self.personas[index % len(self.personas)]
+        return Seat(index, f"Agent {index}", "agent", persona, persona.temperature)
+
+    def _slots(self) -> tuple[Slot, ...]:
+        everybody = tuple(range(self.agents))
+        shows = tuple(s for s in self.sections if self.votes_shown or s != "comparison")
+        slot = Slot(
+            round=0,
+            seats=everybody,
+            sections=self.sections,
+            shows=shows,
+            sees=Sight(self.history_rounds),
+            stop=self._stop(self.sections),
+            max_tokens=self.max_tokens,
+        )
+        openings = (
+            [everybody] if self.schedule == "simultaneous" else [(seat,) for seat in everybody]
+        )
+        slots = [replace(slot, round=r, seats=s) for r in range(self.rounds) for s in openings]
+        if self.closing_ballot:
+            sections = tuple(s for s in BALLOT if s in self.sections)
+            stop = self._stop(sections)
+            ballot = replace(
+                slot, round=self.rounds, kind="ballot", sections=sections, shows=(), stop=stop
+            )
+            slots.append(ballot)
+        return tuple(slots)
+
+    def _stop(self, sections: tuple[str, ...]) -> Stop:
+        return (f"</{sections[-1]}>",) if self.stop is None else self.stop
+
+
+def peer_v1(**changes: object) -> PeerRules:
+    """Sequential, five tags, votes in the open, one scalar per agent, consensus ends it."""
+    rules = PeerRules(
+        name="peer-v1",
+        schedule="sequential",
+        sections=SECTIONS,
+        votes_shown=True,
+        stop_on_consensus=True,
+        malformed="abort",
+        closing_ballot=False,
+        personas=(),
+        reward="win_rate",
+    )
+    return replace(rules, **changes)  # type: ignore[arg-type]
+
+
+def peer_v2(**changes: object) -> PeerRules:
+    """Simultaneous rounds, blind review, personas, separate credit for solving and judging."""
+    return replace(PeerRules(), **changes)  # type: ignore[arg-type]
+
+
+PRESETS = {"peer-v1": peer_v1, "peer-v2": peer_v2}

@@ -1,0 +1,112 @@
+"""What the seats are told: templates in files that a researcher can read and replace.
+
+A template holds places like `{{question}}`. They are filled in one pass, so a text that is filled
+in is never searched for further places. A line that holds nothing but a place whose text is empty
+disappears together with the blank line after it.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib.resources import files
+
+from rostra.errors import ConfigError
+
+_PLACE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+PLACES: Mapping[str, tuple[str, ...]] = {
+    "system": ("name", "persona", "agents", "rounds", "contract", "answer", "answers"),
+    "persona": ("persona", "style"),
+    "opening": ("question", "answers", "background", "turns", "task"),
+    "next": ("turns", "task"),
+    "turn": ("who", "round", "body"),
+    "field": ("section", "text"),
+    "silent": ("who",),
+} | dict.fromkeys(
+    ("alone", "pair", "compare", "again", "ballot", "speech", "verdict"),
+    ("name", "round", "rounds", "comparable", "tags"),
+)
+"""Each template and the places it may use. A section's own template is `contract.SECTION`; a
+template for one role only is `ROLE.TEMPLATE`, as in `judge.system`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """A set of templates."""
+
+    templates: Mapping[str, str] = field(default_factory=dict)
+    quote: str = "> "
+    """Begins every line of another seat's text, so that no such line can pose as ours."""
+
+    def __post_init__(self) -> None:
+        for name, template in self.templates.items():
+            allowed = _places(name)
+            for place in _PLACE.findall(template):
+                if place not in allowed:
+                    raise ConfigError(
+                        f"prompt {name}: {{{{{place}}}}} is not a place it can use"
+                        f"{did_you_mean(place, allowed)} (there are: {', '.join(allowed)})"
+                    )
+
+    def replaced(self, templates: Mapping[str, str]) -> "Prompts":
+        """These prompts with some templates replaced."""
+        for name in templates:
+            if name not in self.templates:
+                raise ConfigError(
+                    f"prompts: {name} is not a template of this protocol"
+                    f"{did_you_mean(name, self.templates)}"
+                )
+        return Prompts({**self.templates, **templates}, self.quote)
+
+    def render(self, template: str, role: str = "", /, **values: object) -> str:
+        """A template, filled. The one for the role is taken where there is one."""
+        special = self.templates.get(f"{role}.{template}")
+        return fill(self.templates[template] if special is None else special, values)
+
+
+def _places(name: str) -> tuple[str, ...]:
+    if name.startswith("contract."):
+        return ()
+    base = name.rpartition(".")[2]
+    if base not in PLACES:
+        raise ConfigError(f"prompts: {name} is not a template{did_you_mean(base, PLACES)}")
+    return PLACES[base]
+
+
+@lru_cache(maxsize=1024)
+def _lines(template: str) -> tuple[list[str], ...]:
+    """Each line as literal, place, literal, place, ..., literal."""
+    return tuple(_PLACE.split(line) for line in template.strip("\n").split("\n"))
+
+
+def fill(template: str, values: Mapping[str, object]) -> str:
+    """Fills the places of a template in one pass."""
+    out: list[str] = []
+    gone = False
+    for parts in _lines(template):
+        if gone and parts == [""]:
+            gone = False
+            continue
+        filled = [str(values[p]) if i % 2 else p for i, p in enumerate(parts)]
+        line = "".join(filled)
+        gone = not line and len(parts) > 1
+        if not gone:
+            out.append(line)
+    return "\n".join(out)
+
+
+@cache
+def builtin(folder: str) -> Prompts:
+    """The prompts that Rostra ships: `peer` or `judged`."""
+    found = files(__name__).joinpath(folder).iterdir()
+    return Prompts(
+        {f.name.removesuffix(".md"): f.read_text("utf-8") for f in found if f.name.endswith(".md")}
+    )
+
+
+def did_you_mean(word: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
+    """`, did you mean rounds?`, or nothing where nothing is close."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f", did you mean {close[0]}?" if close else ""

@@ -1,0 +1,185 @@
+"""Reading the sections of a response: not an XML parser, because LaTeX has `&` and `<`.
+
+Linear in the length of the text, whatever the text is, and it never raises.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from rostra.engines.sampling import StopReason
+
+MARKDOWN = "*_`"
+"""Emphasis and code marks, which carry no meaning in a comparison or a consensus."""
+
+_THINK = re.compile(r"<(/?)think>", re.IGNORECASE | re.ASCII)
+_FENCE_OPENS = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
+_FENCE_CLOSES = re.compile(r"\n[ \t]*```\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What stands between one pair of tags."""
+
+    text: str
+    """The content, stripped, without any thinking."""
+    start: int
+    """Where the opening tag begins in the response."""
+    end: int
+    """Where the closing tag ends. One past the end of the response when the sampler swallowed the
+    closing tag: then the end-of-turn token closes the section."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A response, read."""
+
+    sections: dict[str, Section] = field(default_factory=dict)
+    """In the order of the contract; empty when the response is malformed."""
+    thinking: str = ""
+    error: str | None = None
+    """Why the response is malformed; None when it is not."""
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+    @property
+    def consensus(self) -> bool | None:
+        """What the consensus section says, where there is one."""
+        section = self.sections.get("consensus")
+        return None if section is None else _consensus(section.text) == "YES"
+
+
+class _Span(NamedTuple):
+    start: int
+    end: int
+
+
+class _Tag(NamedTuple):
+    name: str
+    closes: bool
+    start: int
+    end: int
+
+
+def parse(text: str, contract: Sequence[str], stop_reason: StopReason) -> Parsed:
+    """Finds the first complete set of sections in the order of the contract.
+
+    Each tag is searched after the close of the one before. When a tag opens again before it
+    closes, the last opening counts. Text around the sections is ignored. With an empty contract
+    every response is well-formed.
+    """
+    thoughts = _think_blocks(text)
+    thinking = _join(text, thoughts)
+    if not contract:
+        return Parsed(thinking=thinking)
+    tags = [
+        _Tag(m[2].lower(), bool(m[1]), m.start(), m.end())
+        for m in _tag_pattern(tuple(contract)).finditer(text)
+    ]
+    found = _ordered_set(_outside(tags, thoughts), contract, stop_reason, len(text))
+    if isinstance(found, str) and thoughts:
+        # No sections outside the thinking: look inside it, past the wrapper.
+        found = _ordered_set(tags, contract, stop_reason, len(text))
+        thoughts = [_Span(m.start(), m.end()) for m in _THINK.finditer(text)]
+        if not isinstance(found, str):
+            thinking = _join(text, [_Span(0, found[0].outer.start)])
+    if isinstance(found, str):
+        return Parsed(thinking=thinking, error=found)
+    sections = {
+        name: Section(_content(text, inner, thoughts), outer.start, outer.end)
+        for name, (outer, inner) in zip(contract, found, strict=True)
+    }
+    last = sections[contract[-1]]
+    if last.end > len(text) and _FENCE_OPENS.search(text[: found[0].outer.start]):
+        unfenced = _FENCE_CLOSES.sub("", "\n" + last.text).strip()
+        sections[contract[-1]] = Section(unfenced, last.start, last.end)
+    if "consensus" in sections and _consensus(sections["consensus"].text) not in ("YES", "NO"):
+        error = f"consensus is {sections['consensus'].text[:40]!r}, not YES or NO"
+        return Parsed(thinking=thinking, error=error)
+    return Parsed(sections, thinking)
+
+
+def _consensus(text: str) -> str:
+    return text.strip(MARKDOWN + " \t\r\n").upper()
+
+
+@lru_cache
+def _tag_pattern(contract: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"<(/?)({'|'.join(contract)})>", re.IGNORECASE | re.ASCII)
+
+
+def _think_blocks(text: str) -> list[_Span]:
+    """Thinking, tags included. An unclosed block runs to the end; a close that nothing opened
+    belongs to a block that the prompt opened, so it starts at the beginning."""
+    blocks: list[_Span] = []
+    start: int | None = None
+    for at, tag in enumerate(_THINK.finditer(text)):
+        if not tag[1]:
+            start = tag.start() if start is None else start
+        elif start is not None or at == 0:
+            blocks.append(_Span(start or 0, tag.end()))
+            start = None
+    if start is not None:
+        blocks.append(_Span(start, len(text)))
+    return blocks
+
+
+def _join(text: str, blocks: list[_Span]) -> str:
+    return _THINK.sub("", "\n".join(text[b.start : b.end] for b in blocks)).strip()
+
+
+def _outside(tags: list[_Tag], blocks: list[_Span]) -> list[_Tag]:
+    kept = []
+    at = 0
+    for tag in tags:
+        while at < len(blocks) and blocks[at].end <= tag.start:
+            at += 1
+        if at == len(blocks) or tag.start < blocks[at].start:
+            kept.append(tag)
+    return kept
+
+
+class _Found(NamedTuple):
+    outer: _Span
+    inner: _Span
+
+
+def _ordered_set(
+    tags: list[_Tag], contract: Sequence[str], stop_reason: StopReason, length: int
+) -> list[_Found] | str:
+    """The spans of the sections, or what is wrong. Closing as early as possible leaves the most
+    room for what follows, so this finds a complete set whenever there is one."""
+    found: list[_Found] = []
+    remaining = iter(tags)
+    for name in contract:
+        opening: _Tag | None = None
+        for tag in remaining:
+            if tag.name == name and not tag.closes:
+                opening = tag
+            elif tag.name == name and opening is not None:
+                found.append(_Found(_Span(opening.start, tag.end), _Span(opening.end, tag.start)))
+                break
+        else:
+            if opening is None:
+                return f"no <{name}> section where it belongs"
+            if name != contract[-1]:
+                return f"<{name}> is never closed"
+            if stop_reason == "length":
+                return f"cut off by the token limit inside <{name}>"
+            found.append(_Found(_Span(opening.start, length + 1), _Span(opening.end, length)))
+    return found
+
+
+def _content(text: str, span: _Span, holes: list[_Span]) -> str:
+    pieces = []
+    at = span.start
+    for hole in holes:
+        if at <= hole.start and hole.end <= span.end:
+            pieces.append(text[at : hole.start])
+            at = hole.end
+    pieces.append(text[at : span.end])
+    return "".join(pieces).strip()

@@ -1,0 +1,61 @@
+"""One completed response, and its name."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from rostra.debate.comparisons import Comparisons
+from rostra.debate.sections import Parsed
+from rostra.engines.arrays import FloatArray, IntArray
+from rostra.engines.sampling import StopReason
+from rostra.errors import DataError
+
+
+class TurnId(NamedTuple):
+    """A seat speaks at most once in a round, so the two name a turn. Written `seat.round`."""
+
+    seat: int
+    round: int
+
+    def __str__(self) -> str:
+        return f"{self.seat}.{self.round}"
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        seat, dot, round_ = text.partition(".")
+        if not (dot and seat.isdecimal() and round_.isdecimal()):
+            raise DataError(f"{text!r} does not name a turn: write seat.round, as in 2.0")
+        return cls(int(seat), int(round_))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """What a seat said, how it was read, and every token of it."""
+
+    id: TurnId
+    slot: int
+    """Which opening of the protocol it fills."""
+    text: str
+    stop_reason: StopReason
+    parsed: Parsed
+    comparisons: Comparisons
+    seen: tuple[TurnId, ...]
+    """The turns in its prompt, its own earlier ones included, in the order shown."""
+    extends: TurnId | None
+    """The own turn whose prompt and response this prompt begins with, if it does."""
+    observation: IntArray
+    """The prompt tokens that come after those of `extends`; all of them where it is None."""
+    tokens: IntArray
+    logprobs: FloatArray
+    starts: IntArray
+    """For each token, the character of `text` that holds its first byte."""
+    temperature: float
+    """The temperature its tokens were sampled at."""
+
+    @property
+    def ok(self) -> bool:
+        return self.parsed.ok
+
+    def section(self, name: str) -> str:
+        """The text of a section; empty where the turn has none."""
+        section = self.parsed.sections.get(name)
+        return section.text if section else ""

@@ -1,0 +1,204 @@
+"""What a seat sees when it is about to speak."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rostra.debate.prompts import Prompts
+from rostra.debate.protocol import Protocol, Slot
+from rostra.debate.sanitise import clip, quoted, sanitise
+from rostra.debate.seat import Seat
+from rostra.debate.turn import Turn, TurnId
+from rostra.debate.votes import comparable
+from rostra.engines.chat import Message
+from rostra.seeds import derive
+
+if TYPE_CHECKING:
+    from rostra.debate.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The prompt of a turn.
+
+    Where `extends` names an own earlier turn, the prompt is that turn's prompt, the tokens it
+    sampled, and then `messages`. Where it is None, `messages` is everything.
+    """
+
+    seat: int
+    slot: int
+    extends: TurnId | None
+    messages: tuple[Message, ...]
+    seen: tuple[TurnId, ...]
+    """The turns in the whole prompt, own ones included."""
+
+
+def view(state: State, seat: int, slot: int) -> View:
+    """What the seat sees at a slot, as an addition to what it has seen before where possible."""
+    opening = state.protocol.slots[slot]
+    if opening.sees.rounds >= 0:
+        return _window(state, seat, slot)
+    own = [t for t in state.turns if t.id.seat == seat and t.slot < slot]
+    if not own:
+        fresh = _visible(state, seat, slot, 0)
+        order = _shuffled(state, seat, slot, fresh)
+        messages = (_system(state, seat), _opening(state, seat, slot, order))
+        return View(seat, slot, None, messages, tuple(t.id for t in order))
+    last = own[-1]
+    order = _shuffled(state, seat, slot, _visible(state, seat, slot, last.slot))
+    seen = (*last.seen, last.id, *(t.id for t in order))
+    turns = "\n\n".join(state.shown[t.id] for t in order)
+    task = _task(state, seat, slot, seen)
+    text = _render(state, seat, "next", turns=turns, task=task)
+    return View(seat, slot, last.id, (Message("user", text),), seen)
+
+
+def conversation(state: State, seat: int, slot: int) -> tuple[Message, ...]:
+    """The whole prompt as messages, for engines that take or render conversations whole."""
+    now = view(state, seat, slot)
+    if now.extends is None:
+        return now.messages
+    own = next(t for t in state.turns if t.id == now.extends)
+    before = conversation(state, seat, own.slot)
+    return (*before, Message("assistant", own.text), *now.messages)
+
+
+def show(protocol: Protocol, slot: Slot, turn: Turn, *, own: bool = False) -> str:
+    """A turn as others see it. Rendered once, when it is submitted."""
+    seat = protocol.seats[turn.id.seat]
+    prompts = protocol.prompts
+    who = f"{seat.name} (you)" if own else seat.name
+    if not turn.ok:
+        body = prompts.render("silent", seat.role, who=who)
+    elif not slot.sections:
+        body = _field(protocol, seat, "", sanitise(turn.text))
+    else:
+        fields = [_field(protocol, seat, name, _public(turn, name)) for name in slot.shows]
+        body = "\n".join(fields)
+    return prompts.render("turn", seat.role, who=who, round=turn.id.round + 1, body=body)
+
+
+def _public(turn: Turn, section: str) -> str:
+    if section == "comparison":
+        lines = [f"Agent {a} {op} Agent {b}" for a, op, b in turn.comparisons.valid]
+        return "\n".join(lines) or "N/A"
+    return sanitise(turn.section(section))
+
+
+def _field(protocol: Protocol, seat: Seat, name: str, text: str) -> str:
+    text = quoted(clip(text, protocol.max_chars_per_field), protocol.prompts.quote)
+    title = name.replace("_", " ").capitalize()
+    return protocol.prompts.render("field", seat.role, section=title, text=text)
+
+
+def _visible(state: State, seat: int, slot: int, since: int) -> list[Turn]:
+    """Turns of others in slots [since, slot) that the slot lets the seat see."""
+    seats = state.protocol.slots[slot].sees.seats
+    return [
+        t
+        for t in state.turns
+        if since <= t.slot < slot and t.id.seat != seat and (seats is None or t.id.seat in seats)
+    ]
+
+
+def _shuffled(state: State, seat: int, slot: int, turns: list[Turn]) -> list[Turn]:
+    if state.protocol.shuffle:
+        random.Random(derive(state.seed, "order", seat, slot)).shuffle(turns)
+    return turns
+
+
+def _window(state: State, seat: int, slot: int) -> View:
+    """History rendered anew: the round so far and the rounds before it that are in sight."""
+    rounds = state.protocol.slots[slot].sees.rounds
+    first = state.protocol.slots[slot].round - rounds
+    turns: list[Turn] = []
+    if rounds:
+        own = [t for t in state.turns if t.id.seat == seat and t.slot < slot]
+        turns = [t for t in _visible(state, seat, slot, 0) + own if t.id.round >= first]
+        turns = _shuffled(state, seat, slot, turns)
+        turns.sort(key=lambda t: t.id.round)
+    messages = (_system(state, seat), _opening(state, seat, slot, turns))
+    return View(seat, slot, None, messages, tuple(t.id for t in turns))
+
+
+def _system(state: State, seat: int) -> Message:
+    protocol = state.protocol
+    sitting = protocol.seats[seat]
+    prompts = protocol.prompts
+    sections = next(s.sections for s in protocol.slots if seat in s.seats)
+    persona = sitting.persona
+    text = prompts.render(
+        "system",
+        sitting.role,
+        name=sitting.name,
+        agents=sum(s.role == "agent" for s in protocol.seats),
+        rounds=protocol.rounds,
+        persona=prompts.render("persona", persona=persona.name, style=persona.style)
+        if persona
+        else "",
+        contract="\n".join(prompts.render(f"contract.{section}") for section in sections),
+        answer="" if sitting.side is None else state.question.choices[sitting.side],
+        answers=_answers(state),
+    )
+    return Message("system", text)
+
+
+def _answers(state: State) -> str:
+    """The choices, under the names of the sides that defend them."""
+    pairs = zip(state.protocol.sides, state.question.choices, strict=False)
+    return "\n".join(f"{side}: {choice}" for side, choice in pairs)
+
+
+def _opening(state: State, seat: int, slot: int, turns: list[Turn]) -> Message:
+    sees = state.protocol.slots[slot].sees
+    blocks = [_block(state, t, own=t.id.seat == seat) for t in turns]
+    text = _render(
+        state,
+        seat,
+        "opening",
+        question=state.question.prompt,
+        answers=_answers(state),
+        background=(state.question.background or "") if sees.background else "",
+        turns="\n\n".join(blocks),
+        task=_task(state, seat, slot, tuple(t.id for t in turns)),
+    )
+    return Message("user", text)
+
+
+def _block(state: State, turn: Turn, *, own: bool) -> str:
+    if own:
+        return show(state.protocol, state.protocol.slots[turn.slot], turn, own=True)
+    return state.shown[turn.id]
+
+
+def _task(state: State, seat: int, slot: int, seen: tuple[TurnId, ...]) -> str:
+    """What is asked of the seat now."""
+    opening = state.protocol.slots[slot]
+    sitting = state.protocol.seats[seat]
+    names = sorted(comparable(state.turns, seen, seat))
+    match opening.kind:
+        case "ballot" | "verdict" as kind:
+            template = kind
+        case "speak" if sitting.role != "agent":
+            template = "speech"
+        case _ if opening.round > 0:
+            template = "again"
+        case _:
+            template = ("alone", "pair", "compare")[min(len(names), 2)]
+    return _render(
+        state,
+        seat,
+        template,
+        name=sitting.name,
+        round=opening.round + 1,
+        rounds=state.protocol.rounds,
+        comparable=", ".join(state.protocol.seats[i].name for i in names) or "nobody",
+        tags=", ".join(f"<{section}>" for section in opening.sections),
+    )
+
+
+def _render(state: State, seat: int, template: str, **values: object) -> str:
+    prompts: Prompts = state.protocol.prompts
+    return prompts.render(template, state.protocol.seats[seat].role, **values)

@@ -1,0 +1,62 @@
+"""A chat format that needs no model: one token per byte, and four control tokens."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rostra.engines.arrays import IntArray
+from rostra.engines.chat import Message
+from rostra.engines.offsets import DecodedTokens, decode_tokens
+
+END = 256
+"""The end of a turn."""
+HEADERS = {"system": 257, "user": 258, "assistant": 259}
+VOCABULARY = 260
+
+_SHOWN = {END: "<|end|>\n"} | {token: f"<|{role}|>\n" for role, token in HEADERS.items()}
+
+
+class ByteChat:
+    """Bytes are tokens 0 to 255; text can never spell a control token, because they are no bytes."""
+
+    extends = True
+
+    def open(self, messages: Sequence[Message]) -> IntArray:
+        parts: list[IntArray] = []
+        for message in messages:
+            parts += [_control(HEADERS[message.role]), encode(message.text), _control(END)]
+        parts.append(_control(HEADERS["assistant"]))
+        return np.concatenate(parts)
+
+    def extend(self, reply: IntArray, messages: Sequence[Message]) -> IntArray:
+        rest = self.open(messages)
+        ended = len(reply) > 0 and reply[-1] == END
+        return rest if ended else np.concatenate([_control(END), rest])
+
+
+def _control(token: int) -> IntArray:
+    return np.array([token], np.uint16)
+
+
+def encode(text: str) -> IntArray:
+    """The tokens of plain text."""
+    return np.frombuffer(text.encode("utf-8", "replace"), np.uint8).astype(np.uint16)
+
+
+def decode(tokens: IntArray) -> DecodedTokens:
+    """The text of sampled tokens, without control tokens, and where each token starts in it."""
+    spoken = tokens < END
+    return decode_tokens(tokens[spoken].astype(np.uint8).tobytes(), spoken.astype(np.int64))
+
+
+def transcribe(tokens: IntArray) -> str:
+    """A whole prompt as readable text, control tokens written out: what a scripted model reads."""
+    text: list[str] = []
+    control = np.flatnonzero(tokens >= END)
+    last = 0
+    for at in control.tolist():
+        text.append(tokens[last:at].astype(np.uint8).tobytes().decode(errors="replace"))
+        text.append(_SHOWN[int(tokens[at])])
+        last = at + 1
+    text.append(tokens[last:].astype(np.uint8).tobytes().decode(errors="replace"))
+    return "".join(text)

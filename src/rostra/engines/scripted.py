@@ -1,0 +1,189 @@
+"""An engine with no model: fixed or computed replies, instant and deterministic.
+
+The words come from a script; the numbers are real. Token ids are bytes, and log-probabilities come
+from a softmax over the 260 tokens with one logit each, which the trainer really trains: a whole
+run, training loop included, can be rehearsed anywhere, and its losses and gradients are true.
+"""
+
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rostra.engines.arrays import FloatArray, IntArray
+from rostra.engines.bytechat import END, VOCABULARY, ByteChat, decode, encode, transcribe
+from rostra.engines.losses import loss_terms
+from rostra.engines.sampling import Completion, SamplingParams, StopReason
+from rostra.engines.training import Adam, Datum, Loss, TrainOutput
+from rostra.errors import ConfigError, DataError, EngineError
+from rostra.seeds import derive
+
+Reply = Callable[[str, int], str]
+"""What a scripted model says: a function of its whole prompt, as text, and a seed."""
+
+
+def replies(texts: Iterable[str]) -> Reply:
+    """A script that says these texts one after the other, whatever it is asked."""
+    queue = deque(texts)
+    length = len(queue)
+
+    def reply(prompt: str, seed: int) -> str:
+        if not queue:
+            raise EngineError(f"the script has no reply left: all {length} are spoken")
+        return queue.popleft()
+
+    return reply
+
+
+class ScriptedSampler:
+    """Says what the script says, and scores with one set of logits."""
+
+    def __init__(self, reply: Reply, logits: FloatArray) -> None:
+        self._reply = reply
+        self._logits = logits
+        self._tables: dict[float, FloatArray] = {}
+
+    async def sample(
+        self, prompt: IntArray, n: int, params: SamplingParams
+    ) -> Sequence[Completion]:
+        text = transcribe(prompt)
+        seeds = [params.seed] if n == 1 else [derive(params.seed, i) for i in range(n)]
+        return [self._complete(self._reply(text, seed), params) for seed in seeds]
+
+    async def score(self, tokens: IntArray, start: int) -> FloatArray:
+        return self._logprobs(tokens[start:], 1.0)
+
+    def _complete(self, text: str, params: SamplingParams) -> Completion:
+        tokens = _cut_at_stop(text, params)
+        stop_reason: StopReason = "stop"
+        if len(tokens) > params.max_tokens:
+            tokens, stop_reason = tokens[: params.max_tokens], "length"
+        said = decode(tokens)
+        logprobs = self._logprobs(tokens, params.temperature)
+        return Completion(said.text, tokens, logprobs, said.starts, stop_reason)
+
+    def _logprobs(self, tokens: IntArray, temperature: float) -> FloatArray:
+        if temperature not in self._tables:
+            # A greedy choice is certain; a model would report log 1 = 0 as well.
+            table = log_softmax(self._logits / temperature) if temperature else 0 * self._logits
+            self._tables[temperature] = table.astype(np.float32)
+        return self._tables[temperature][tokens]
+
+
+def _cut_at_stop(text: str, params: SamplingParams) -> IntArray:
+    """The tokens of a reply up to and with its first stop, or with the end of the turn."""
+    cuts = [
+        at + len(stop)
+        for stop in params.stop
+        if isinstance(stop, str) and (at := text.find(stop)) >= 0
+    ]
+    if cuts:
+        return encode(text[: min(cuts)])
+    tokens = np.append(encode(text), np.uint16(END))
+    ids = [stop for stop in params.stop if isinstance(stop, int)]
+    hits = np.flatnonzero(np.isin(tokens, ids)) if ids else ()
+    return tokens[: hits[0] + 1] if len(hits) else tokens
+
+
+def log_softmax(logits: FloatArray) -> FloatArray:
+    shifted = logits - logits.max()
+    return np.asarray(shifted - np.log(np.exp(shifted).sum()))
+
+
+class ScriptedTrainer:
+    """Trains one logit per token, whatever came before it: the smallest honest language model."""
+
+    def __init__(self, reply: Reply, folder: Path) -> None:
+        self._reply = reply
+        self._folder = folder
+        self._logits = np.zeros(VOCABULARY)
+        self._gradient = np.zeros(VOCABULARY)
+        self._moments = np.zeros((2, VOCABULARY))
+        self._steps = 0
+
+    async def forward(self, data: Sequence[Datum]) -> Sequence[FloatArray]:
+        return [self._score(datum) for datum in data]
+
+    async def forward_backward(self, data: Sequence[Datum], loss: Loss) -> TrainOutput:
+        logprobs = [self._score(datum) for datum in data]
+        total = 0.0
+        for datum, scored in zip(data, logprobs, strict=True):
+            terms = loss_terms(loss, scored, datum)
+            total += terms.loss
+            # d(-sum w logp)/dlogits = (softmax * sum w - sum of w at each target) / temperature
+            pulled = np.bincount(datum.targets, terms.pull, VOCABULARY)
+            softmax = np.exp(log_softmax(self._logits / datum.temperature))
+            self._gradient += (softmax * terms.pull.sum() - pulled) / datum.temperature
+        return TrainOutput(total, logprobs)
+
+    async def optim_step(self, adam: Adam) -> Mapping[str, float]:
+        gradient = self._gradient
+        norm = float(np.linalg.norm(gradient))
+        if adam.clip_norm and norm > adam.clip_norm:
+            gradient = gradient * (adam.clip_norm / norm)
+        self._steps += 1
+        first, second = self._moments
+        first[:] = adam.beta1 * first + (1 - adam.beta1) * gradient
+        second[:] = adam.beta2 * second + (1 - adam.beta2) * gradient**2
+        step = first / (1 - adam.beta1**self._steps)
+        scale = np.sqrt(second / (1 - adam.beta2**self._steps)) + adam.eps
+        self._logits *= 1 - adam.learning_rate * adam.weight_decay
+        self._logits -= adam.learning_rate * step / scale
+        self._gradient = np.zeros(VOCABULARY)
+        return {"grad_norm": norm}
+
+    async def sampler(self) -> ScriptedSampler:
+        return ScriptedSampler(self._reply, self._logits.copy())
+
+    async def save(self, name: str) -> None:
+        state = {
+            "logits": self._logits.tolist(),
+            "moments": self._moments.tolist(),
+            "steps": self._steps,
+        }
+        self._folder.mkdir(parents=True, exist_ok=True)
+        part = self._folder / f"{name}.json.part"
+        with part.open("w") as file:
+            json.dump(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self._folder / f"{name}.json")
+
+    async def load(self, name: str) -> None:
+        path = self._folder / f"{name}.json"
+        try:
+            state = json.loads(path.read_text())
+            logits, moments = np.array(state["logits"]), np.array(state["moments"])
+            if logits.shape != (VOCABULARY,) or moments.shape != (2, VOCABULARY):
+                raise ValueError("wrong shape")
+            self._logits, self._moments, self._steps = logits, moments, int(state["steps"])
+        except FileNotFoundError:
+            raise DataError(f"{path}: no such checkpoint") from None
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f"{path}: not a checkpoint of the scripted engine") from None
+        self._gradient = np.zeros(VOCABULARY)
+
+    def _score(self, datum: Datum) -> FloatArray:
+        return log_softmax(self._logits / datum.temperature)[datum.targets]
+
+
+class ScriptedEngine:
+    """Rehearses anything an engine can do."""
+
+    name = "scripted"
+
+    def __init__(self, script: Reply | Iterable[str], folder: Path | None = None) -> None:
+        self._reply = script if callable(script) else replies(script)
+        self._folder = folder
+        self.chat = ByteChat()
+
+    async def sampler(self) -> ScriptedSampler:
+        return ScriptedSampler(self._reply, np.zeros(VOCABULARY))
+
+    async def trainer(self) -> ScriptedTrainer:
+        if self._folder is None:
+            raise ConfigError("the scripted engine needs a folder for checkpoints to train")
+        return ScriptedTrainer(self._reply, self._folder)

@@ -1,0 +1,1 @@
+"""Transcripts to rewards to advantages, pure numpy."""

@@ -1,0 +1,145 @@
+"""What to log about a batch of peer debates, under the names of the guide."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rostra.debate.transcript import Transcript
+from rostra.debate.turn import Turn, TurnId
+from rostra.rewards.score import Correct, Scores
+from rostra.rewards.streams import GEN, JUDGE, WHOLE
+
+Metrics = dict[str, float]
+
+
+def debate_metrics(transcripts: Sequence[Transcript]) -> Metrics:
+    """Votes, format and endings. Every rate is over all turns or all debates, failures or not."""
+    turns = [turn for t in transcripts for turn in t.turns]
+    ballots = [b for t in transcripts for b in t.ballots.values()]
+    votes = [len(t.votes) for t in transcripts]
+    could = [(t, turn) for t in transcripts for turn in t.turns if t.could_compare(turn)]
+    malformed = [sum(turn.comparisons.malformed for turn in t.turns) for t in transcripts]
+    return {
+        "parse_error": _mean([not turn.ok for turn in turns]),
+        "consensus_reached": _mean([t.outcome.ended == "consensus" for t in transcripts]),
+        "round": _mean([t.outcome.rounds for t in transcripts]),
+        "pairwise_total_votes": _mean(votes),
+        "pairwise_any_votes": _mean([n > 0 for n in votes]),
+        "pairwise_malformed": _mean(malformed),
+        "v2/total_votes": _mean(votes),
+        "v2/missing_comparisons": _mean([not t.ballots[turn.id].votes for t, turn in could]),
+        "v2/comparison_lines_invalid": _mean([turn.comparisons.lines_invalid for turn in turns]),
+        "v2/self_comparisons_dropped": _mean([turn.comparisons.self_dropped for turn in turns]),
+        "v2/duplicate_comparisons": _mean([turn.comparisons.duplicates for turn in turns]),
+        "v2/unseen_comparisons": _mean([ballot.unseen for ballot in ballots]),
+    }
+
+
+def reward_metrics(transcripts: Sequence[Transcript], scores: Scores) -> Metrics:
+    """Mean rewards, over all and by seat, persona and round.
+
+    In self-play the overall mean is nearly constant by construction; the slices are not.
+    """
+    slices = defaultdict[str, list[float]](list)
+    for transcript, rewards in zip(transcripts, scores.rewards, strict=True):
+        for key, reward in rewards.items():
+            if reward is None:
+                continue
+            name = "pairwise_reward" if key.stream == WHOLE else f"reward/{key.stream}"
+            slices[name if key.stream == WHOLE else f"{name}/mean"].append(reward)
+            slices[f"{name}/by_seat/{key.seat}"].append(reward)
+            persona = transcript.protocol.seats[key.seat].persona
+            if persona:
+                slices[f"{name}/by_persona/{persona.name}"].append(reward)
+            if key.round is not None:
+                slices[f"{name}/by_round/{key.round}"].append(reward)
+    flat = scores.advantages.flat_groups
+    return {name: _mean(values) for name, values in sorted(slices.items())} | {
+        "env/all/by_group/frac_mixed": 1 - flat / max(len(transcripts), 1),
+        "env/all/signal_frac/gen": _signal_share(scores, GEN),
+        "env/all/signal_frac/judge": _signal_share(scores, JUDGE),
+    }
+
+
+def truth_metrics(
+    dataset: str,
+    transcripts: Sequence[Transcript],
+    correct: Sequence[Correct],
+    answers: Sequence[Mapping[TurnId, str]] = (),
+) -> Metrics:
+    """What the votes never see: format, accuracy and agreement where the truth is known.
+
+    k is the number of agents. pass@k: at least one last answer is right; avg@k: the share that is;
+    cons@k: more than half are; vote@k: the most common answer is (needs the answers).
+    """
+    rows = [_last_marks(t, marks) for t, marks in zip(transcripts, correct, strict=True)]
+    finals = [_final_turns(t) for t in transcripts]
+    k = max((len(row) for row in rows), default=0)
+    metrics = {
+        "format": _mean([turn.ok for turns in finals for turn in turns]),
+        "correct": _mean([mark for row in rows for mark in row.values()]),
+        f"pass@{k}": _mean([max(row.values(), default=0) >= 1 for row in rows]),
+        f"avg@{k}": _mean([_mean(list(row.values())) for row in rows]),
+        f"cons@{k}": _mean([sum(v >= 1 for v in row.values()) > len(row) / 2 for row in rows]),
+    }
+    if answers:
+        pairs = zip(rows, answers, strict=True)
+        metrics[f"vote@{k}"] = _mean([_plurality_right(row, said) for row, said in pairs])
+    return {f"train_{dataset}/{name}": value for name, value in metrics.items()} | {
+        "health/vote_truth_accuracy": vote_truth_accuracy(transcripts, correct)
+    }
+
+
+def vote_truth_accuracy(transcripts: Sequence[Transcript], correct: Sequence[Correct]) -> float:
+    """Of the votes on a right and a wrong answer that take a side, the share that takes the right
+    one; not a number where there are none."""
+    marks = [
+        marked[vote.a] > marked[vote.b]
+        for transcript, marked in zip(transcripts, correct, strict=True)
+        for vote in transcript.votes
+        if vote.op == ">"
+        and vote.a in marked
+        and vote.b in marked
+        and marked[vote.a] != marked[vote.b]
+    ]
+    return _mean(marks)
+
+
+def _final_turns(transcript: Transcript) -> list[Turn]:
+    """The last turn of every seat in which it had to give a solution."""
+    last: dict[int, Turn] = {}
+    for turn in transcript.turns:
+        if transcript.kind(turn) == "speak":
+            last[turn.id.seat] = turn
+    return list(last.values())
+
+
+def _last_marks(transcript: Transcript, correct: Correct) -> dict[TurnId, float]:
+    """The marks of the last answers; no valid answer is a wrong one."""
+    return {turn.id: correct.get(turn.id, 0.0) for turn in _final_turns(transcript)}
+
+
+def _plurality_right(row: Mapping[TurnId, float], answers: Mapping[TurnId, str]) -> bool:
+    """Ties go to the answer that was given by the lowest seat."""
+    counted = Counter(answers[turn] for turn in row if turn in answers)
+    if not counted:
+        return False
+    top = counted.most_common(1)[0][0]
+    return any(mark >= 1 for turn, mark in row.items() if answers.get(turn) == top)
+
+
+def _signal_share(scores: Scores, stream: str) -> float:
+    return _mean(
+        [
+            reward is not None
+            for rewards in scores.rewards
+            for key, reward in rewards.items()
+            if key.stream == stream
+        ]
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Not a number for an empty list: a mean over nothing is unknown, not 0."""
+    return float(np.mean(values)) if values else float("nan")

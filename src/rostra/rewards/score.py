@@ -1,0 +1,135 @@
+"""From transcripts to rewards and advantages under one set of rules."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rostra.debate.peer import Consensus, PeerRules, RewardName
+from rostra.debate.transcript import Transcript
+from rostra.debate.turn import TurnId
+from rostra.errors import ConfigError
+from rostra.rewards.advantages import (
+    Advantages,
+    Key,
+    Rewards,
+    RoleBaseline,
+    batch_advantages,
+    group_advantages,
+    role_advantages,
+)
+from rostra.rewards.streams import (
+    GEN,
+    JUDGE,
+    WHOLE,
+    format_penalties,
+    gen_rewards,
+    judge_rewards,
+    judge_truth,
+    mix,
+)
+from rostra.rewards.tally import seat_votes, tally
+
+Baseline = Literal["group", "batch", "role_ema"]
+Correct = Mapping[TurnId, float]
+"""How right the solution of a turn is, from 0 to 1; turns whose truth is unknown are missing."""
+
+MALFORMED_STEP = -1.0
+"""The step reward of a malformed turn in peer v1."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardRules:
+    """How votes become rewards, and rewards advantages."""
+
+    reward: RewardName = "streams"
+    consensus: Consensus = "leave_one_out"
+    format_penalty: float = 0.5
+    truth: float = 0.0
+    """w in (1 - w) * peer + w * correctness, on the gen stream (in v1, on the one there is)."""
+    judge_truth: float = 0.0
+    """The same for the judge stream, against which answer of a pair is right."""
+    baseline: Baseline = "group"
+    scale: bool = False
+    """Divide advantages by the standard deviation of the rewards."""
+
+    def __post_init__(self) -> None:
+        for name, weight in (("truth", self.truth), ("judge_truth", self.judge_truth)):
+            if not 0 <= weight <= 1:
+                raise ConfigError(f"{name} = {weight}: a share between 0 and 1")
+        if self.format_penalty < 0:
+            raise ConfigError(
+                f"format_penalty = {self.format_penalty}: it is subtracted, so give it as 0 or more"
+            )
+
+    @classmethod
+    def of(cls, rules: PeerRules) -> "RewardRules":
+        """The reward rules that a peer debate was played under."""
+        return cls(rules.reward, rules.consensus, rules.format_penalty)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The rewards and advantages of a batch of debates, one entry per debate."""
+
+    rewards: list[Rewards]
+    advantages: Advantages
+    baseline: RoleBaseline
+    """For the next batch."""
+
+
+def score(
+    transcripts: Sequence[Transcript],
+    rules: RewardRules,
+    correct: Sequence[Correct] | None = None,
+    baseline: RoleBaseline | None = None,
+) -> Scores:
+    """Scores debates: every debate is one group."""
+    truths: Sequence[Correct] = correct if correct is not None else [{}] * len(transcripts)
+    rewards = [rewards_of(t, rules, truth) for t, truth in zip(transcripts, truths, strict=True)]
+    baseline = baseline or RoleBaseline()
+    match rules.baseline:
+        case "group":
+            advantages = group_advantages(rewards, scale=rules.scale)
+        case "batch":
+            advantages = batch_advantages(rewards, scale=rules.scale)
+        case "role_ema":
+            advantages = role_advantages(rewards, baseline, scale=rules.scale)
+    return Scores(rewards, advantages, baseline.updated(rewards))
+
+
+def rewards_of(transcript: Transcript, rules: RewardRules, correct: Correct) -> Rewards:
+    """The rewards of one debate; None where there is no signal."""
+    if rules.reward == "streams":
+        return _stream_rewards(transcript, rules, correct)
+    return _returns(transcript, rules, correct)
+
+
+def _stream_rewards(transcript: Transcript, rules: RewardRules, correct: Correct) -> Rewards:
+    votes = transcript.votes
+    gen = gen_rewards(votes)
+    judge = judge_rewards(votes, rules.consensus)
+    honest = judge_truth(votes, correct)
+    penalties = format_penalties(transcript, rules.format_penalty)
+    rewards: dict[Key, float | None] = {}
+    for turn in transcript.turns:
+        solved = turn.ok and transcript.kind(turn) == "speak"
+        rewards[Key(*turn.id, GEN)] = (
+            mix(gen.get(turn.id), correct.get(turn.id), rules.truth) if solved else None
+        )
+        judged = mix(judge.get(turn.id), honest.get(turn.id), rules.judge_truth)
+        rewards[Key(*turn.id, JUDGE)] = penalties.get(turn.id, judged)
+    return rewards
+
+
+def _returns(transcript: Transcript, rules: RewardRules, correct: Correct) -> Rewards:
+    """Peer v1: for each agent, the sum of its step rewards and its final reward."""
+    seats = transcript.by_seat()
+    counted = tally(seat_votes(transcript.votes), len(seats))
+    final = counted.win_rate() if rules.reward == "win_rate" else counted.win_minus_loss()
+    rewards: dict[Key, float | None] = {}
+    for seat, turns in enumerate(seats):
+        answers = [correct[t.id] for t in turns if t.id in correct]
+        reward = mix(float(final[seat]), answers[-1] if answers else None, rules.truth)
+        steps = sum(MALFORMED_STEP for t in turns if not t.ok)
+        rewards[Key(seat, None, WHOLE)] = (reward or 0.0) + steps
+    return rewards
