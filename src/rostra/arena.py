@@ -14,6 +14,7 @@ from rostra.debate.protocol import Protocol
 from rostra.debate.state import State
 from rostra.debate.transcript import Transcript, finish
 from rostra.debate.turn import Turn
+from rostra.debate.views import View
 from rostra.errors import ArenaError, ConfigError, EngineError, EngineUnavailable, RostraError
 from rostra.players.player import Player, Reply
 from rostra.tasks.question import Question
@@ -151,10 +152,9 @@ class _Table:
         state = State(debate.question, debate.protocol, debate.seed)
 
         async def take_turn(seat: int) -> None:
-            # The view is that of the moment the slot opened or later; a slot never sees itself.
             nonlocal state
             view = state.view(seat)
-            reply = await self._ask(state, seat)
+            reply = await self._ask(state, view)
             turn = state.turn(
                 view,
                 reply.completion,
@@ -178,15 +178,20 @@ class _Table:
                 raise _first(group) from None
         return finish(state, debate.rules)
 
-    async def _ask(self, state: State, seat: int) -> Reply:
+    async def _ask(self, state: State, view: View) -> Reply:
         """Lets the player of a seat speak. Its exceptions are the debate's, not the arena's."""
-        player = self._player(state.protocol.seats[seat].player)
+        player = self._player(state.protocol.seats[view.seat].player)
+        limit = self._turn_timeout
         try:
-            async with asyncio.timeout(self._turn_timeout):
-                return await player.speak(state, state.view(seat))
+            if limit is None:
+                return await player.speak(state, view)
+            async with asyncio.timeout(limit) as clock:
+                return await player.speak(state, view)
         except TimeoutError as error:
-            late = EngineError(f"no reply from seat {seat} within {self._turn_timeout:g} s")
-            raise _SeatFailed from (late if self._turn_timeout else error)
+            if limit is not None and clock.expired():
+                late = EngineError(f"no reply from seat {view.seat} within {limit:g} s")
+                raise _SeatFailed from late
+            raise _SeatFailed from error
         except EngineUnavailable:
             raise
         except EngineError as error:

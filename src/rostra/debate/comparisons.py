@@ -3,6 +3,7 @@
 import html
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from rostra.debate.sections import MARKDOWN
@@ -16,9 +17,7 @@ _SPACE = r"[^\S\r\n]*+"
 _AGENT = rf"agent{_SPACE}([0-9]++)(?!\w|\.\d)"
 _CHAIN = rf"{_AGENT}(?:{_SPACE}[<=>]{_SPACE}{_AGENT})++"
 _LIST_MARK = r"(?:[-+•·‣◦●▪–—]|\(?[0-9]{1,3}[.):]|\(?[a-z][.)])"
-_VOTE = re.compile(
-    rf"(?:^{_SPACE}(?:{_LIST_MARK}{_SPACE})?|[,;]{_SPACE})({_CHAIN})", re.IGNORECASE
-)
+_VOTE = re.compile(rf"(?:^{_SPACE}(?:{_LIST_MARK}{_SPACE})?|[,;]{_SPACE})({_CHAIN})", re.IGNORECASE)
 _ANYWHERE = re.compile(_CHAIN, re.IGNORECASE)
 _LINK = re.compile(r"[<=>]|[0-9]++")
 _NOTHING = frozenset(("", "n/a", "na", "none"))
@@ -54,25 +53,26 @@ def read_comparisons(text: str, author: int, n_agents: int) -> Comparisons:
     its line is ignored. A chain gives its adjacent pairs. A tie has no direction, so `B = A` after
     `A = B` is a repeat.
     """
-    valid: dict[frozenset[int] | Comparison, Comparison] = {}
+    valid: dict[Comparison, None] = {}
     self_dropped = malformed = duplicates = lines_invalid = 0
     for line in plain(text).splitlines():
         good = False
-        for vote in _VOTE.finditer(line):
-            for comparison in _pairs(vote[1]):
+        for chain in _VOTE.findall(line):
+            for comparison in _pairs(chain[0]) if len(chain[0]) > 64 else _short_pairs(chain[0]):
                 a, op, b = comparison
-                if author in (a, b) and a != b and max(a, b) < n_agents:
-                    self_dropped += 1
-                elif a == b or max(a, b) >= n_agents:
+                if a == b or a >= n_agents or b >= n_agents:
                     malformed += 1
-                elif (key := frozenset((a, b)) if op == "=" else comparison) in valid:
+                elif author in (a, b):
+                    self_dropped += 1
+                elif comparison in valid or (op == "=" and Comparison(b, op, a) in valid):
                     duplicates += 1
                     good = True
                 else:
-                    valid[key] = comparison
+                    valid[comparison] = None
                     good = True
-        lines_invalid += not good and line.strip(" \t.!()").lower() not in _NOTHING
-    return Comparisons(tuple(valid.values()), self_dropped, malformed, duplicates, lines_invalid)
+        if not good and line.strip(" \t.!()").lower() not in _NOTHING:
+            lines_invalid += 1
+    return Comparisons(tuple(valid), self_dropped, malformed, duplicates, lines_invalid)
 
 
 def plain(text: str) -> str:
@@ -92,18 +92,26 @@ def without_comparisons(text: str, replacement: str) -> str:
     )
 
 
+@lru_cache(maxsize=4096)
+def _short_pairs(chain: str) -> list[Comparison]:
+    """The same few chains come up again and again; a hostile long one is not kept."""
+    return _pairs(chain)
+
+
 def _pairs(chain: str) -> list[Comparison]:
     links = _LINK.findall(chain)
-    ids = [_id(digits) for digits in links[::2]]
     pairs: list[Comparison] = []
-    for a, op, b in zip(ids, links[1::2], ids[1:], strict=False):
+    a = _id(links[0])
+    for op, digits in zip(links[1::2], links[2::2], strict=True):
+        b = _id(digits)
         if op == "<":
-            a, b = b, a
-        pairs.append(Comparison(a, "=" if op == "=" else ">", b))
+            pairs.append(Comparison(b, ">", a))
+        else:
+            pairs.append(Comparison(a, op, b))
+        a = b
     return pairs
 
 
 def _id(digits: str) -> int:
-    """An id; one too long to be any agent's is cut, not converted (it may have a million digits)."""
-    significant = digits.lstrip("0") or "0"
-    return int(significant[:9])
+    """An id; one too long to be any agent's is cut, because it may have a million digits."""
+    return int(digits) if len(digits) < 10 else int(digits.lstrip("0")[:9] or "0")

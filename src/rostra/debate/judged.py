@@ -47,12 +47,9 @@ def double_consultancy(turns: int = 2, *, max_tokens: int = 512) -> Protocol:
 def _judged(name: str, seats: tuple[Seat, ...], speeches: list[Slot]) -> Protocol:
     judge = Seat(len(seats), "Judge", "judge", temperature=0.0, player="judge")
     last = speeches[-1].round + 1
-    verdict = Slot(
-        round=last, seats=(judge.index,), kind="verdict", sees=Sight(background=False), max_tokens=16
-    )
-    return Protocol(
-        name, (*seats, judge), (*speeches, verdict), builtin("judged"), sides=SIDES
-    )
+    sees = Sight(background=False)
+    verdict = Slot(last, (judge.index,), "verdict", sees=sees, max_tokens=16)
+    return Protocol(name, (*seats, judge), (*speeches, verdict), builtin("judged"), sides=SIDES)
 
 
 def _check_turns(turns: int) -> None:

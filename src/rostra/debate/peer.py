@@ -72,7 +72,7 @@ class PeerRules:
             raise ConfigError(f"rounds = {self.rounds}: a debate has at least 1 round")
         if self.history_rounds < -1:
             raise ConfigError(
-                f"history_rounds = {self.history_rounds}: use -1 for all, 0 for none, K for K rounds"
+                f"history_rounds = {self.history_rounds}: -1 for all, 0 for none, K for K rounds"
             )
         if self.max_chars_per_field is not None and self.max_chars_per_field < 1:
             raise ConfigError(

@@ -13,7 +13,7 @@ from rostra.engines.sampling import Stop, check_stop
 from rostra.errors import ConfigError
 
 SlotKind = Literal["speak", "ballot", "verdict"]
-"""`speak`: a solution or a speech. `ballot`: judgement of peers only. `verdict`: a judge decides."""
+"""`speak`: a solution or a speech. `ballot`: judgement of peers. `verdict`: a judge decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Protocol:
             raise ConfigError(f"protocol {self.name}: seats must be numbered 0, 1, 2, ... in order")
         if not self.slots:
             raise ConfigError(f"protocol {self.name}: nobody ever speaks, because it has no slots")
-        if len(self.sides) == 1 or (not self.sides and any(s.kind == "verdict" for s in self.slots)):
+        if len(self.sides) < 2 and any(slot.kind == "verdict" for slot in self.slots):
             raise ConfigError(f"protocol {self.name}: a verdict needs two sides to choose between")
         taken: set[tuple[int, int]] = set()
         for index, slot in enumerate(self.slots):
@@ -92,3 +92,8 @@ class Protocol:
     def rounds(self) -> int:
         """How many rounds of speaking there are at the most; ballots and verdicts do not count."""
         return len({slot.round for slot in self.slots if slot.kind == "speak"})
+
+    @property
+    def agents(self) -> int:
+        """How many seats are peers."""
+        return sum(seat.role == "agent" for seat in self.seats)

@@ -58,11 +58,8 @@ class _Span(NamedTuple):
     end: int
 
 
-class _Tag(NamedTuple):
-    name: str
-    closes: bool
-    start: int
-    end: int
+_Tag = re.Match[str]
+"""Group 1 is `/` in a closing tag, group 2 the name."""
 
 
 def parse(text: str, contract: Sequence[str], stop_reason: StopReason) -> Parsed:
@@ -73,28 +70,26 @@ def parse(text: str, contract: Sequence[str], stop_reason: StopReason) -> Parsed
     every response is well-formed.
     """
     thoughts = _think_blocks(text)
-    thinking = _join(text, thoughts)
+    thinking = _join(text, thoughts) if thoughts else ""
     if not contract:
         return Parsed(thinking=thinking)
-    tags = [
-        _Tag(m[2].lower(), bool(m[1]), m.start(), m.end())
-        for m in _tag_pattern(tuple(contract)).finditer(text)
-    ]
-    found = _ordered_set(_outside(tags, thoughts), contract, stop_reason, len(text))
+    tags = list(_tag_pattern(tuple(contract)).finditer(text))
+    outside = _outside(tags, thoughts) if thoughts else tags
+    found = _ordered_set(outside, contract, stop_reason, len(text))
     if isinstance(found, str) and thoughts:
         # No sections outside the thinking: look inside it, past the wrapper.
         found = _ordered_set(tags, contract, stop_reason, len(text))
         thoughts = [_Span(m.start(), m.end()) for m in _THINK.finditer(text)]
         if not isinstance(found, str):
-            thinking = _join(text, [_Span(0, found[0].outer.start)])
+            thinking = _join(text, [_Span(0, found[0].start)])
     if isinstance(found, str):
         return Parsed(thinking=thinking, error=found)
     sections = {
-        name: Section(_content(text, inner, thoughts), outer.start, outer.end)
-        for name, (outer, inner) in zip(contract, found, strict=True)
+        name: Section(_content(text, at.inside, at.until, thoughts), at.start, at.end)
+        for name, at in zip(contract, found, strict=True)
     }
     last = sections[contract[-1]]
-    if last.end > len(text) and _FENCE_OPENS.search(text[: found[0].outer.start]):
+    if last.end > len(text) and _FENCE_OPENS.search(text[: found[0].start]):
         unfenced = _FENCE_CLOSES.sub("", "\n" + last.text).strip()
         sections[contract[-1]] = Section(unfenced, last.start, last.end)
     if "consensus" in sections and _consensus(sections["consensus"].text) not in ("YES", "NO"):
@@ -136,16 +131,20 @@ def _outside(tags: list[_Tag], blocks: list[_Span]) -> list[_Tag]:
     kept = []
     at = 0
     for tag in tags:
-        while at < len(blocks) and blocks[at].end <= tag.start:
+        while at < len(blocks) and blocks[at].end <= tag.start():
             at += 1
-        if at == len(blocks) or tag.start < blocks[at].start:
+        if at == len(blocks) or tag.start() < blocks[at].start:
             kept.append(tag)
     return kept
 
 
 class _Found(NamedTuple):
-    outer: _Span
-    inner: _Span
+    """A section: its content is [inside, until), with its tags it is [start, end)."""
+
+    start: int
+    inside: int
+    until: int
+    end: int
 
 
 def _ordered_set(
@@ -158,10 +157,13 @@ def _ordered_set(
     for name in contract:
         opening: _Tag | None = None
         for tag in remaining:
-            if tag.name == name and not tag.closes:
+            slash, found_name = tag.groups()
+            if found_name != name and found_name.lower() != name:
+                continue
+            if not slash:
                 opening = tag
-            elif tag.name == name and opening is not None:
-                found.append(_Found(_Span(opening.start, tag.end), _Span(opening.end, tag.start)))
+            elif opening is not None:
+                found.append(_Found(opening.start(), opening.end(), tag.start(), tag.end()))
                 break
         else:
             if opening is None:
@@ -170,16 +172,17 @@ def _ordered_set(
                 return f"<{name}> is never closed"
             if stop_reason == "length":
                 return f"cut off by the token limit inside <{name}>"
-            found.append(_Found(_Span(opening.start, length + 1), _Span(opening.end, length)))
+            found.append(_Found(opening.start(), opening.end(), length, length + 1))
     return found
 
 
-def _content(text: str, span: _Span, holes: list[_Span]) -> str:
+def _content(text: str, start: int, end: int, holes: list[_Span]) -> str:
+    if not holes:
+        return text[start:end].strip()
     pieces = []
-    at = span.start
     for hole in holes:
-        if at <= hole.start and hole.end <= span.end:
-            pieces.append(text[at : hole.start])
-            at = hole.end
-    pieces.append(text[at : span.end])
+        if start <= hole.start and hole.end <= end:
+            pieces.append(text[start : hole.start])
+            start = hole.end
+    pieces.append(text[start:end])
     return "".join(pieces).strip()

@@ -18,7 +18,7 @@ from rostra.debate.sections import parse
 from rostra.debate.turn import Turn, TurnId
 from rostra.debate.verdicts import Verdict, read_verdict
 from rostra.debate.views import View, conversation, show, view
-from rostra.debate.votes import Ballot, Vote, cast, comparable
+from rostra.debate.votes import Ballot, Vote, cast
 from rostra.engines.arrays import IntArray
 from rostra.engines.chat import Message
 from rostra.engines.sampling import Completion
@@ -64,7 +64,7 @@ class State:
         if self.outcome:
             return ()
         spoken = {t.id.seat for t in self.turns if t.slot == self.slot}
-        return tuple(seat for seat in self.protocol.slots[self.slot].seats if seat not in spoken)
+        return tuple([seat for seat in self.protocol.slots[self.slot].seats if seat not in spoken])
 
     def view(self, seat: int) -> View:
         """What the seat sees now. Turns of the same slot are never in it."""
@@ -93,10 +93,9 @@ class State:
         slot = self.protocol.slots[seen.slot]
         parsed = parse(completion.text, slot.sections, completion.stop_reason)
         comparison = parsed.sections.get("comparison")
-        agents = sum(s.role == "agent" for s in self.protocol.seats)
-        comparisons = (
-            read_comparisons(comparison.text, seen.seat, agents) if comparison else Comparisons()
-        )
+        comparisons = Comparisons()
+        if comparison:
+            comparisons = read_comparisons(comparison.text, seen.seat, self.protocol.agents)
         if temperature is None:
             temperature = self.protocol.seats[seen.seat].temperature
         return Turn(
@@ -107,6 +106,7 @@ class State:
             parsed=parsed,
             comparisons=comparisons,
             seen=seen.seen,
+            names=seen.names,
             extends=extends,
             observation=observation,
             tokens=completion.tokens,
@@ -121,16 +121,21 @@ class State:
         slot = self.protocol.slots[self.slot]
         if turn.slot != self.slot or turn.id.round != slot.round:
             raise RuleError(f"turn {turn.id} was made for slot {turn.slot}, not for {self.slot}")
-        names = comparable(self.turns, turn.seen, turn.id.seat)
         verdicts = self.verdicts
         if slot.kind == "verdict":
             verdicts = (*verdicts, read_verdict(turn, self.protocol))
-        state = replace(
-            self,
-            turns=tuple(sorted((*self.turns, turn), key=lambda t: (t.slot, t.id.seat))),
-            ballots={**self.ballots, turn.id: cast(turn.id, turn.comparisons, names)},
-            verdicts=verdicts,
-            shown={**self.shown, turn.id: show(self.protocol, slot, turn)},
+        turns = (*self.turns, turn)
+        if len(slot.seats) > 1:
+            turns = tuple(sorted(turns, key=_place))
+        state = State(
+            self.question,
+            self.protocol,
+            self.seed,
+            turns,
+            {**self.ballots, turn.id: cast(turn.id, turn.comparisons, turn.names)},
+            verdicts,
+            {**self.shown, turn.id: show(self.protocol, slot, turn)},
+            self.slot,
         )
         return state if state.open_slots() else state._advance(slot)
 
@@ -159,7 +164,8 @@ class State:
 
     def _rounds_before(self, round_: int) -> int:
         slots = self.protocol.slots
-        return len({t.id.round for t in self.turns if slots[t.slot].kind == "speak"} & set(range(round_)))
+        spoken = {t.id.round for t in self.turns if slots[t.slot].kind == "speak"}
+        return sum(r < round_ for r in spoken)
 
     def _agreed(self, round_: int) -> bool:
         return all(t.parsed.consensus for t in self.turns if t.id.round == round_)
@@ -169,6 +175,10 @@ class State:
             raise RuleError(f"the debate about question {self.question.id!r} is over")
         if seat not in self.open_slots():
             raise RuleError(f"seat {seat} may not speak now; open: {list(self.open_slots())}")
+
+
+def _place(turn: Turn) -> tuple[int, int]:
+    return turn.slot, turn.id.seat
 
 
 def prompt_tokens(turns: Mapping[TurnId, Turn], turn: Turn) -> IntArray:

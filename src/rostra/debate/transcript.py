@@ -8,7 +8,7 @@ from rostra.debate.protocol import Protocol
 from rostra.debate.state import Outcome, State
 from rostra.debate.turn import Turn, TurnId
 from rostra.debate.verdicts import Verdict
-from rostra.debate.votes import Ballot, Vote, comparable
+from rostra.debate.votes import Ballot, Vote
 from rostra.errors import RuleError
 from rostra.tasks.question import Question
 
@@ -45,7 +45,7 @@ class Transcript:
 
     def could_compare(self, turn: Turn) -> bool:
         """Whether the turn's prompt held the answers of at least two others."""
-        return len(comparable(self.turns, turn.seen, turn.id.seat)) >= 2
+        return len(turn.names) >= 2
 
 
 def finish(state: State, rules: PeerRules | None = None) -> Transcript:

@@ -1,5 +1,6 @@
 """One completed response, and its name."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -40,6 +41,8 @@ class Turn:
     comparisons: Comparisons
     seen: tuple[TurnId, ...]
     """The turns in its prompt, its own earlier ones included, in the order shown."""
+    names: Mapping[int, TurnId]
+    """For every other seat, the turn that its name stands for in this turn's comparisons."""
     extends: TurnId | None
     """The own turn whose prompt and response this prompt begins with, if it does."""
     observation: IntArray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ class View:
     messages: tuple[Message, ...]
     seen: tuple[TurnId, ...]
     """The turns in the whole prompt, own ones included."""
+    names: Mapping[int, TurnId]
+    """For every other seat, the turn that its name stands for when it is compared."""
 
 
 def view(state: State, seat: int, slot: int) -> View:
@@ -42,17 +45,15 @@ def view(state: State, seat: int, slot: int) -> View:
         return _window(state, seat, slot)
     own = [t for t in state.turns if t.id.seat == seat and t.slot < slot]
     if not own:
-        fresh = _visible(state, seat, slot, 0)
-        order = _shuffled(state, seat, slot, fresh)
-        messages = (_system(state, seat), _opening(state, seat, slot, order))
-        return View(seat, slot, None, messages, tuple(t.id for t in order))
+        return _opened(state, seat, slot, _shuffled(state, seat, slot, 0))
     last = own[-1]
-    order = _shuffled(state, seat, slot, _visible(state, seat, slot, last.slot))
-    seen = (*last.seen, last.id, *(t.id for t in order))
-    turns = "\n\n".join(state.shown[t.id] for t in order)
-    task = _task(state, seat, slot, seen)
+    order = _shuffled(state, seat, slot, last.slot)
+    seen = (*last.seen, last.id, *[t.id for t in order])
+    names = comparable(state.turns, seen, seat)
+    turns = "\n\n".join([state.shown[t.id] for t in order])
+    task = _task(state, seat, slot, names)
     text = _render(state, seat, "next", turns=turns, task=task)
-    return View(seat, slot, last.id, (Message("user", text),), seen)
+    return View(seat, slot, last.id, (Message("user", text),), seen, names)
 
 
 def conversation(state: State, seat: int, slot: int) -> tuple[Message, ...]:
@@ -103,8 +104,10 @@ def _visible(state: State, seat: int, slot: int, since: int) -> list[Turn]:
     ]
 
 
-def _shuffled(state: State, seat: int, slot: int, turns: list[Turn]) -> list[Turn]:
-    if state.protocol.shuffle:
+def _shuffled(state: State, seat: int, slot: int, since: int) -> list[Turn]:
+    """The visible turns, in the order in which they are shown."""
+    turns = _visible(state, seat, slot, since)
+    if state.protocol.shuffle and len(turns) > 1:
         random.Random(derive(state.seed, "order", seat, slot)).shuffle(turns)
     return turns
 
@@ -112,15 +115,32 @@ def _shuffled(state: State, seat: int, slot: int, turns: list[Turn]) -> list[Tur
 def _window(state: State, seat: int, slot: int) -> View:
     """History rendered anew: the round so far and the rounds before it that are in sight."""
     rounds = state.protocol.slots[slot].sees.rounds
-    first = state.protocol.slots[slot].round - rounds
     turns: list[Turn] = []
     if rounds:
+        first = state.protocol.slots[slot].round - rounds
         own = [t for t in state.turns if t.id.seat == seat and t.slot < slot]
-        turns = [t for t in _visible(state, seat, slot, 0) + own if t.id.round >= first]
-        turns = _shuffled(state, seat, slot, turns)
+        turns = [t for t in _shuffled(state, seat, slot, 0) + own if t.id.round >= first]
         turns.sort(key=lambda t: t.id.round)
-    messages = (_system(state, seat), _opening(state, seat, slot, turns))
-    return View(seat, slot, None, messages, tuple(t.id for t in turns))
+    return _opened(state, seat, slot, turns)
+
+
+def _opened(state: State, seat: int, slot: int, turns: list[Turn]) -> View:
+    """A conversation that begins here: the system message and one message with everything."""
+    seen = tuple(t.id for t in turns)
+    names = comparable(state.turns, seen, seat)
+    blocks = [_block(state, t, own=t.id.seat == seat) for t in turns]
+    sees = state.protocol.slots[slot].sees
+    text = _render(
+        state,
+        seat,
+        "opening",
+        question=state.question.prompt,
+        answers=_answers(state),
+        background=(state.question.background or "") if sees.background else "",
+        turns="\n\n".join(blocks),
+        task=_task(state, seat, slot, names),
+    )
+    return View(seat, slot, None, (_system(state, seat), Message("user", text)), seen, names)
 
 
 def _system(state: State, seat: int) -> Message:
@@ -133,7 +153,7 @@ def _system(state: State, seat: int) -> Message:
         "system",
         sitting.role,
         name=sitting.name,
-        agents=sum(s.role == "agent" for s in protocol.seats),
+        agents=protocol.agents,
         rounds=protocol.rounds,
         persona=prompts.render("persona", persona=persona.name, style=persona.style)
         if persona
@@ -151,36 +171,19 @@ def _answers(state: State) -> str:
     return "\n".join(f"{side}: {choice}" for side, choice in pairs)
 
 
-def _opening(state: State, seat: int, slot: int, turns: list[Turn]) -> Message:
-    sees = state.protocol.slots[slot].sees
-    blocks = [_block(state, t, own=t.id.seat == seat) for t in turns]
-    text = _render(
-        state,
-        seat,
-        "opening",
-        question=state.question.prompt,
-        answers=_answers(state),
-        background=(state.question.background or "") if sees.background else "",
-        turns="\n\n".join(blocks),
-        task=_task(state, seat, slot, tuple(t.id for t in turns)),
-    )
-    return Message("user", text)
-
-
 def _block(state: State, turn: Turn, *, own: bool) -> str:
     if own:
         return show(state.protocol, state.protocol.slots[turn.slot], turn, own=True)
     return state.shown[turn.id]
 
 
-def _task(state: State, seat: int, slot: int, seen: tuple[TurnId, ...]) -> str:
+def _task(state: State, seat: int, slot: int, names: Mapping[int, TurnId]) -> str:
     """What is asked of the seat now."""
     opening = state.protocol.slots[slot]
     sitting = state.protocol.seats[seat]
-    names = sorted(comparable(state.turns, seen, seat))
     match opening.kind:
-        case "ballot" | "verdict" as kind:
-            template = kind
+        case "ballot" | "verdict":
+            template: str = opening.kind
         case "speak" if sitting.role != "agent":
             template = "speech"
         case _ if opening.round > 0:
@@ -194,8 +197,8 @@ def _task(state: State, seat: int, slot: int, seen: tuple[TurnId, ...]) -> str:
         name=sitting.name,
         round=opening.round + 1,
         rounds=state.protocol.rounds,
-        comparable=", ".join(state.protocol.seats[i].name for i in names) or "nobody",
-        tags=", ".join(f"<{section}>" for section in opening.sections),
+        comparable=", ".join([state.protocol.seats[i].name for i in sorted(names)]) or "nobody",
+        tags=", ".join([f"<{section}>" for section in opening.sections]),
     )
 
 

@@ -30,19 +30,13 @@ class Ballot:
 
 
 def comparable(turns: Sequence[Turn], seen: Sequence[TurnId], author: int) -> dict[int, TurnId]:
-    """For every other seat, the turn that its name stands for: the latest one in the judge's prompt.
+    """For every other seat, the turn that its name stands for: the latest in the judge's prompt.
 
     A seat whose latest turn is malformed showed no answer there, so its name stands for nothing.
     """
     shown = set(seen)
-    latest: dict[int, TurnId] = {}
-    for turn in turns:
-        if turn.id in shown and turn.id.seat != author:
-            if turn.ok and "solution" in turn.parsed.sections:
-                latest[turn.id.seat] = turn.id
-            else:
-                latest.pop(turn.id.seat, None)
-    return latest
+    latest = {t.id.seat: t for t in turns if t.id in shown and t.id.seat != author}
+    return {seat: turn.id for seat, turn in latest.items() if "solution" in turn.parsed.sections}
 
 
 def cast(author: TurnId, comparisons: Comparisons, names: Mapping[int, TurnId]) -> Ballot:

@@ -13,29 +13,26 @@ END = 256
 HEADERS = {"system": 257, "user": 258, "assistant": 259}
 VOCABULARY = 260
 
+_CONTROL = {token: np.array([token], np.uint16) for token in (END, *HEADERS.values())}
 _SHOWN = {END: "<|end|>\n"} | {token: f"<|{role}|>\n" for role, token in HEADERS.items()}
 
 
 class ByteChat:
-    """Bytes are tokens 0 to 255; text can never spell a control token, because they are no bytes."""
+    """Bytes are tokens 0 to 255; text can never spell a control token, because it is no byte."""
 
     extends = True
 
     def open(self, messages: Sequence[Message]) -> IntArray:
         parts: list[IntArray] = []
         for message in messages:
-            parts += [_control(HEADERS[message.role]), encode(message.text), _control(END)]
-        parts.append(_control(HEADERS["assistant"]))
+            parts += (_CONTROL[HEADERS[message.role]], encode(message.text), _CONTROL[END])
+        parts.append(_CONTROL[HEADERS["assistant"]])
         return np.concatenate(parts)
 
     def extend(self, reply: IntArray, messages: Sequence[Message]) -> IntArray:
         rest = self.open(messages)
         ended = len(reply) > 0 and reply[-1] == END
-        return rest if ended else np.concatenate([_control(END), rest])
-
-
-def _control(token: int) -> IntArray:
-    return np.array([token], np.uint16)
+        return rest if ended else np.concatenate([_CONTROL[END], rest])
 
 
 def encode(text: str) -> IntArray:
@@ -51,12 +48,11 @@ def decode(tokens: IntArray) -> DecodedTokens:
 
 def transcribe(tokens: IntArray) -> str:
     """A whole prompt as readable text, control tokens written out: what a scripted model reads."""
+    raw = tokens.astype(np.uint8).tobytes()
     text: list[str] = []
-    control = np.flatnonzero(tokens >= END)
     last = 0
-    for at in control.tolist():
-        text.append(tokens[last:at].astype(np.uint8).tobytes().decode(errors="replace"))
-        text.append(_SHOWN[int(tokens[at])])
+    for at in np.flatnonzero(tokens >= END).tolist():
+        text += (raw[last:at].decode(errors="replace"), _SHOWN[int(tokens[at])])
         last = at + 1
-    text.append(tokens[last:].astype(np.uint8).tobytes().decode(errors="replace"))
+    text.append(raw[last:].decode(errors="replace"))
     return "".join(text)

@@ -9,20 +9,41 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from rostra.engines.arrays import FloatArray, IntArray
-from rostra.engines.bytechat import END, VOCABULARY, ByteChat, decode, encode, transcribe
+from rostra.engines.bytechat import END, HEADERS, VOCABULARY, ByteChat, decode, encode, transcribe
 from rostra.engines.losses import loss_terms
+from rostra.engines.offsets import DecodedTokens
 from rostra.engines.sampling import Completion, SamplingParams, StopReason
 from rostra.engines.training import Adam, Datum, Loss, TrainOutput
 from rostra.errors import ConfigError, DataError, EngineError
 from rostra.seeds import derive
 
-Reply = Callable[[str, int], str]
-"""What a scripted model says: a function of its whole prompt, as text, and a seed."""
+
+class Prompt:
+    """What a scripted model is asked. Decoded only as far as the script reads it."""
+
+    def __init__(self, tokens: IntArray) -> None:
+        self.tokens = tokens
+
+    @cached_property
+    def text(self) -> str:
+        """The whole prompt, control tokens written out."""
+        return transcribe(self.tokens)
+
+    @cached_property
+    def last(self) -> str:
+        """The last message of the user."""
+        starts = np.flatnonzero(self.tokens == HEADERS["user"])
+        return transcribe(self.tokens[starts[-1] :] if len(starts) else self.tokens)
+
+
+Reply = Callable[[Prompt, int], str]
+"""What a scripted model says: a function of its prompt and a seed."""
 
 
 def replies(texts: Iterable[str]) -> Reply:
@@ -30,7 +51,7 @@ def replies(texts: Iterable[str]) -> Reply:
     queue = deque(texts)
     length = len(queue)
 
-    def reply(prompt: str, seed: int) -> str:
+    def reply(prompt: Prompt, seed: int) -> str:
         if not queue:
             raise EngineError(f"the script has no reply left: all {length} are spoken")
         return queue.popleft()
@@ -49,9 +70,9 @@ class ScriptedSampler:
     async def sample(
         self, prompt: IntArray, n: int, params: SamplingParams
     ) -> Sequence[Completion]:
-        text = transcribe(prompt)
+        asked = Prompt(prompt)
         seeds = [params.seed] if n == 1 else [derive(params.seed, i) for i in range(n)]
-        return [self._complete(self._reply(text, seed), params) for seed in seeds]
+        return [self._complete(self._reply(asked, seed), params) for seed in seeds]
 
     async def score(self, tokens: IntArray, start: int) -> FloatArray:
         return self._logprobs(tokens[start:], 1.0)
@@ -61,7 +82,7 @@ class ScriptedSampler:
         stop_reason: StopReason = "stop"
         if len(tokens) > params.max_tokens:
             tokens, stop_reason = tokens[: params.max_tokens], "length"
-        said = decode(tokens)
+        said = _decode(text, tokens)
         logprobs = self._logprobs(tokens, params.temperature)
         return Completion(said.text, tokens, logprobs, said.starts, stop_reason)
 
@@ -71,6 +92,13 @@ class ScriptedSampler:
             table = log_softmax(self._logits / temperature) if temperature else 0 * self._logits
             self._tables[temperature] = table.astype(np.float32)
         return self._tables[temperature][tokens]
+
+
+def _decode(text: str, tokens: IntArray) -> DecodedTokens:
+    """The text of tokens that were cut from the beginning of `text`."""
+    if not text.isascii():
+        return decode(tokens)
+    return DecodedTokens(text[: len(tokens)], np.arange(len(tokens), dtype=np.int32))
 
 
 def _cut_at_stop(text: str, params: SamplingParams) -> IntArray:
@@ -84,7 +112,7 @@ def _cut_at_stop(text: str, params: SamplingParams) -> IntArray:
         return encode(text[: min(cuts)])
     tokens = np.append(encode(text), np.uint16(END))
     ids = [stop for stop in params.stop if isinstance(stop, int)]
-    hits = np.flatnonzero(np.isin(tokens, ids)) if ids else ()
+    hits = np.flatnonzero(np.isin(tokens, ids))
     return tokens[: hits[0] + 1] if len(hits) else tokens
 
 

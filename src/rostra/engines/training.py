@@ -27,7 +27,7 @@ class Datum:
     mask: FloatArray
     """1 on response tokens, 0 on prompt tokens."""
     streams: IntArray
-    """The credit stream of each token, an index into `STREAMS` of the credit room; -1 on prompts."""
+    """The credit stream of each token, as an index into a list of names; -1 on prompt tokens."""
     temperature: float = 1.0
     """The temperature the response tokens were sampled at; the trainer scores at the same one."""
 

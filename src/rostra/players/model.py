@@ -39,7 +39,8 @@ class ModelPlayer:
             prompt = np.concatenate([prompt_tokens(turns, own), own.tokens, observation])
             extends = own.id
         else:
-            observation = prompt = self._chat.open(state.conversation(view.seat))
+            whole = view.messages if view.extends is None else state.conversation(view.seat)
+            observation = prompt = self._chat.open(whole)
             extends = None
         completions = await self._sampler.sample(prompt, 1, params)
         if len(completions) != 1:

@@ -6,9 +6,9 @@ rehearsed debate has real votes and real rewards.
 """
 
 import re
-from collections.abc import Callable
 from itertools import combinations
 
+from rostra.engines.scripted import Prompt, Reply
 from rostra.seeds import derive, fraction
 
 _SUM = re.compile(r"(-?\d{1,12})\s*([-+*x×·])\s*(-?\d{1,12})")
@@ -19,16 +19,15 @@ _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 _AGENT = re.compile(r"Agent (\d+)")
 
 
-def rehearsal(
-    *, right: float = 0.45, judgement: float = 0.85, fault: float = 0.0
-) -> Callable[[str, int], str]:
+def rehearsal(*, right: float = 0.45, judgement: float = 0.85, fault: float = 0.0) -> Reply:
     """A reply function: `right` is how often a first answer is right, `judgement` how often a right
     answer is preferred to a wrong one, `fault` how often a reply is malformed."""
 
-    def reply(prompt: str, seed: int) -> str:
+    def reply(asked: Prompt, seed: int) -> str:
+        prompt = asked.text
         question, best = _question(prompt)
         me = int(name[1]) if (name := _NAME.search(prompt)) else 0
-        last = prompt[prompt.rfind("<|user|>") :]
+        last = asked.last
         tags = _TAGS.findall(last[last.rfind("Reply with") :])
         said = _answers(prompt)
         mine = _choose(question, best, said, me, right, seed)
@@ -72,17 +71,19 @@ def _choose(
         return said[me]
     if fraction(seed, "solve") < right:
         return best
-    slip = (1, 10, -10, 2)[derive(seed, "slip") % 4]
-    return str(int(best) + slip) if best.lstrip("-").isdigit() else "ABCDE"[derive(seed, "slip") % 5]
+    slip = derive(seed, "slip")
+    if best.lstrip("-").isdigit():
+        return str(int(best) + (1, 10, -10, 2)[slip % 4])
+    return "ABCDE"[slip % 5]
 
 
 def _answers(prompt: str) -> dict[int, str]:
     """The latest answer of every agent in the prompt, the own one included."""
     said: dict[int, str] = {}
     own = _NAME.search(prompt)
-    for turn in re.finditer(r"<\|assistant\|>\n(.*?)(?=<\|)", prompt, re.DOTALL):
-        if own and (box := _BOX.search(turn[1])):
-            said[int(own[1])] = box[1]
+    turns = prompt.split("<|assistant|>")[1:-1]
+    if own and turns and (box := _BOX.search(turns[-1].partition("<|end|>")[0])):
+        said[int(own[1])] = box[1]
     for block in _BLOCK.finditer(prompt):
         if box := _BOX.search(block[3]):
             said[int(block[1])] = box[1]

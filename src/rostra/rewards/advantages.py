@@ -45,7 +45,7 @@ class RoleBaseline:
             raise ConfigError(f"decay = {self.decay}: must be at least 0 and below 1")
 
     def updated(self, groups: Sequence[Rewards]) -> "RoleBaseline":
-        """b <- decay * b + (1 - decay) * mean reward of the batch. A seat not seen before is at 0."""
+        """b <- decay * b + (1 - decay) * mean reward of the batch; a new seat starts at 0."""
         batch = defaultdict[tuple[int, str], list[float]](list)
         for rewards in groups:
             for key, reward in rewards.items():
@@ -139,7 +139,7 @@ def _spread(values: FloatArray, cell: IntArray) -> FloatArray:
     high, low = np.full(size, -np.inf), np.full(size, np.inf)
     np.maximum.at(high, cell, values)
     np.minimum.at(low, cell, values)
-    return np.maximum(high - low, 0.0)
+    return np.asarray(np.maximum(high - low, 0.0))
 
 
 def _scaled(values: FloatArray, rewards: FloatArray, cell: IntArray) -> FloatArray:

@@ -76,8 +76,7 @@ def format_penalties(transcript: Transcript, penalty: float) -> dict[TurnId, flo
     return {
         turn.id: -penalty
         for turn in transcript.turns
-        if not turn.ok
-        or (not transcript.ballots[turn.id].votes and transcript.could_compare(turn))
+        if not turn.ok or (not transcript.ballots[turn.id].votes and transcript.could_compare(turn))
     }
 
 

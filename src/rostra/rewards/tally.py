@@ -51,9 +51,7 @@ def seat_votes(votes: Iterable[Vote]) -> list[SeatVote]:
 def tally(votes: Sequence[SeatVote], n_agents: int) -> Tally:
     """Counts the valid votes."""
     seats = range(n_agents)
-    valid = [
-        v for v in votes if v.a in seats and v.b in seats and len({v.author, v.a, v.b}) == 3
-    ]
+    valid = [v for v in votes if v.a in seats and v.b in seats and len({v.author, v.a, v.b}) == 3]
     a = np.array([v.a for v in valid], np.int64)
     b = np.array([v.b for v in valid], np.int64)
     tied = np.array([v.op == "=" for v in valid], bool)

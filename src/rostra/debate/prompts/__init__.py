@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from rostra.errors import ConfigError
 
@@ -75,26 +76,45 @@ def _places(name: str) -> tuple[str, ...]:
     return PLACES[base]
 
 
+class _Template(NamedTuple):
+    parts: list[str]
+    """The whole text as literal, place, literal, place, ..., literal."""
+    lines: list[list[str]]
+    """The same, line by line."""
+    lone: frozenset[str]
+    """Places that stand alone on a line."""
+
+
 @lru_cache(maxsize=1024)
-def _lines(template: str) -> tuple[list[str], ...]:
-    """Each line as literal, place, literal, place, ..., literal."""
-    return tuple(_PLACE.split(line) for line in template.strip("\n").split("\n"))
+def _template(text: str) -> _Template:
+    text = text.strip("\n")
+    lines = [_PLACE.split(line) for line in text.split("\n")]
+    lone = frozenset(line[1] for line in lines if len(line) == 3 and not line[0] + line[2])
+    return _Template(_PLACE.split(text), lines, lone)
 
 
-def fill(template: str, values: Mapping[str, object]) -> str:
+def fill(text: str, values: Mapping[str, object]) -> str:
     """Fills the places of a template in one pass."""
+    template = _template(text)
+    if all(values[place] for place in template.lone):
+        return _join(template.parts, values)
     out: list[str] = []
     gone = False
-    for parts in _lines(template):
-        if gone and parts == [""]:
+    for line in template.lines:
+        blank = line == [""]
+        if not (gone and blank):
+            gone = len(line) == 3 and line[1] in template.lone and not values[line[1]]
+            if not gone:
+                out.append(_join(line, values))
+        else:
             gone = False
-            continue
-        filled = [str(values[p]) if i % 2 else p for i, p in enumerate(parts)]
-        line = "".join(filled)
-        gone = not line and len(parts) > 1
-        if not gone:
-            out.append(line)
     return "\n".join(out)
+
+
+def _join(parts: list[str], values: Mapping[str, object]) -> str:
+    filled = parts.copy()
+    filled[1::2] = [str(values[place]) for place in parts[1::2]]
+    return "".join(filled)
 
 
 @cache

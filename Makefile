@@ -1,0 +1,47 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help setup demo test check format bench labs docs clean
+
+help:  ## Say what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+setup: .venv/.installed  ## Make .venv with everything that developing needs
+
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Rostra needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: setup  ## Play a rehearsed debate and show its votes and rewards
+	@$(BIN)/rostra debate "What is 17 * 24?" --agents 5 --rounds 2 --seed 3
+
+test: check  ## Lint, check types and the order of rooms, run all tests
+	@$(BIN)/pytest --numprocesses 2 --cov --cov-report=
+	@$(BIN)/coverage report --include 'src/rostra/debate/*,src/rostra/rewards/*,src/rostra/credit/*' --fail-under 100
+	@$(BIN)/coverage report --fail-under 95 | tail -n 1
+
+check: setup  ## Lint, format, strict types, order of rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: setup  ## Put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup  ## Measure, and write bench/results/
+	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/arena.py
+
+labs: setup  ## Run the experiments, and write labs/results/
+	$(BIN)/python labs/judge_signal.py
+
+docs: setup  ## Write docs/commands.md from the help texts
+	$(BIN)/python docs/commands.py
+
+clean:  ## Remove .venv and everything made
+	rm -rf .venv build dist .coverage htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis

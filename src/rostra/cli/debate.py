@@ -1,0 +1,114 @@
+"""`rostra debate`: play one debate and watch it."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from rostra.arena import Debate, Heard, play
+from rostra.cli.options import console
+from rostra.debate.peer import PRESETS
+from rostra.engines.scripted import ScriptedEngine
+from rostra.errors import ConfigError, DataError
+from rostra.players.model import ModelPlayer
+from rostra.players.rehearsal import rehearsal
+from rostra.rewards.score import RewardRules, score
+from rostra.runs.config import parse_settings, peer_rules
+from rostra.runs.transcripts import write_transcript
+from rostra.tasks.question import Question
+from rostra.view.terminal import DebatePrinter
+
+
+@click.command("debate", short_help="Play one debate about a question and watch it.")
+@click.argument("question")
+@click.option("--protocol", default="peer-v2", show_default=True, help=" or ".join(PRESETS) + ".")
+@click.option("--agents", type=int, help="How many agents debate.  [default: 5]")
+@click.option("--rounds", type=int, help="How many rounds at the most.  [default: 3]")
+@click.option(
+    "--engine",
+    type=click.Choice(["scripted"]),
+    default="scripted",
+    show_default=True,
+    help="Who speaks. scripted rehearses with no model.",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="A TOML file with a [protocol] table.",
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="One setting of the protocol, as in --set closing_ballot=false. Can be repeated.",
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Keep the transcript in this file.")
+@click.option("--overwrite", is_flag=True, help="Replace the file of --out if there is one.")
+def command(
+    question: str,
+    protocol: str,
+    agents: int | None,
+    rounds: int | None,
+    engine: str,
+    config: Path | None,
+    settings: tuple[str, ...],
+    seed: int,
+    out: Path | None,
+    overwrite: bool,
+) -> None:
+    """Play one debate about QUESTION and print it as it happens.
+
+    Prints every turn, who was preferred to whom, and the rewards and advantages of every seat.
+    QUESTION is the text itself, or - to read it from standard input.
+
+    \b
+    rostra debate "What is 17 * 24?"
+    rostra debate "What is 17 * 24?" --protocol peer-v1 --agents 3 --rounds 2
+    """
+    given = {"agents": agents, "rounds": rounds}
+    changes = {k: v for k, v in given.items() if v is not None} | parse_settings(settings)
+    rules = peer_rules(protocol, config, changes)
+    if out and out.exists() and not overwrite:
+        raise ConfigError(f"{out}: already there; give another name, or --overwrite to replace it")
+    asked = Question("command-line", _text(question))
+    printer = DebatePrinter(console())
+    for warning in rules.warnings():
+        click.echo(f"warning: {warning}", err=True)
+    compiled = rules.protocol()
+    printer.opening(asked.prompt, compiled, seed)
+
+    def heard(event: Heard) -> None:
+        printer.turn(compiled, event.turn, event.state.ballots[event.turn.id])
+
+    async def run() -> None:
+        scripted = ScriptedEngine(rehearsal())
+        player = ModelPlayer(await scripted.sampler(), scripted.chat)
+        played = await play([Debate(asked, compiled, seed, rules)], player, watch=heard)
+        transcript = played.transcripts[0]
+        if out:
+            write_transcript(transcript, out)
+        scoring = RewardRules.of(rules)
+        printer.ending(transcript)
+        printer.votes(transcript)
+        printer.scores(transcript, score([transcript], scoring), scoring)
+        if out:
+            printer.line()
+            printer.line(f"Kept in {out}. Look again: rostra show {out}")
+
+    asyncio.run(run())
+
+
+def _text(question: str) -> str:
+    if question == "-":
+        try:
+            question = sys.stdin.buffer.read().decode("utf-8")
+        except UnicodeDecodeError:
+            raise DataError("the question on standard input is not UTF-8 text") from None
+    elif any("\ud800" <= c <= "\udfff" for c in question):
+        raise DataError("the question is not UTF-8 text")
+    if not question.strip():
+        raise DataError('the question is empty: try rostra debate "What is 17 * 24?"')
+    return question.strip()

@@ -1,0 +1,187 @@
+"""Debates and their scores in a terminal, and as plain lines in a pipe."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rostra.debate.protocol import Protocol
+from rostra.debate.transcript import Transcript
+from rostra.debate.turn import Turn
+from rostra.debate.verdicts import Verdict
+from rostra.debate.votes import Ballot
+from rostra.rewards.advantages import Key
+from rostra.rewards.metrics import debate_metrics, reward_metrics
+from rostra.rewards.score import RewardRules, Scores
+from rostra.rewards.streams import GEN, JUDGE, WHOLE
+
+COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+NO_SIGNAL = "·"
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Text that cannot move the cursor, change colours or reverse the direction of a terminal."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+
+
+class DebatePrinter:
+    """Writes to one console; colours and frames only where it is a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._rich = console.is_terminal
+
+    def line(self, text: str = "", style: str = "") -> None:
+        self._console.print(Text(text, style), soft_wrap=not self._rich)
+
+    def opening(self, prompt: str, protocol: Protocol, seed: int) -> None:
+        turns = sum(len(slot.seats) for slot in protocol.slots)
+        self.line(printable(prompt), "bold")
+        self.line(
+            f"{protocol.name}: {_count(len(protocol.seats), 'seat')}, "
+            f"{_count(protocol.rounds, 'round')}, at most {_count(turns, 'turn')}, seed {seed}",
+            "dim",
+        )
+
+    def turn(self, protocol: Protocol, turn: Turn, ballot: Ballot) -> None:
+        """One turn: its sections, or what is wrong with it and the whole text."""
+        seat = protocol.seats[turn.id.seat]
+        kind = protocol.slots[turn.slot].kind
+        when = f"round {turn.id.round + 1}" if kind == "speak" else kind
+        persona = f" ({seat.persona.name})" if seat.persona else ""
+        colour = COLOURS[seat.index % len(COLOURS)]
+        self.line()
+        self.line(f"{seat.name}{persona}, {when}", f"bold {colour}")
+        if turn.parsed.error:
+            self.line(f"  malformed: {printable(turn.parsed.error)}", "red")
+            self._body(turn.text)
+            return
+        if not turn.parsed.sections:
+            self._body(turn.text)
+        for name, section in turn.parsed.sections.items():
+            if name == "comparison":
+                votes = [f"{v.a.seat} {v.op} {v.b.seat}" for v in ballot.votes]
+                self._body(", ".join(votes) or "none", "votes")
+            else:
+                self._body(section.text, name.replace("_", " "))
+
+    def _body(self, text: str, label: str = "") -> None:
+        lines = printable(text).splitlines() or [""]
+        if label:
+            lines[0] = f"{label}: {lines[0]}"
+        for line in lines:
+            self.line(f"  {line}")
+
+    def ending(self, transcript: Transcript) -> None:
+        outcome = transcript.outcome
+        how = {
+            "consensus": "everybody agreed",
+            "rounds": "all rounds were played",
+            "malformed": f"turn {outcome.by} was malformed",
+        }[outcome.ended]
+        self.line()
+        self.line(f"Ended after {_count(outcome.rounds, 'round')}: {how}.")
+
+    def votes(self, transcript: Transcript) -> None:
+        """How often the agent of a row was preferred to the agent of a column."""
+        if not transcript.votes:
+            self.line("No votes.")
+            return
+        agents = transcript.protocol.agents
+        wins = [[0] * agents for _ in range(agents)]
+        ties = [[0] * agents for _ in range(agents)]
+        for vote in transcript.votes:
+            a, b = vote.a.seat, vote.b.seat
+            if vote.op == "=":
+                ties[a][b] += 1
+                ties[b][a] += 1
+            else:
+                wins[a][b] += 1
+        table = self._table()
+        table.add_column("")
+        for seat in range(agents):
+            table.add_column(f"over {seat}", justify="right")
+        for a in range(agents):
+            cells = [_tally(wins[a][b], ties[a][b]) if a != b else NO_SIGNAL for b in range(agents)]
+            table.add_row(transcript.protocol.seats[a].name, *cells)
+        self._print("votes: row preferred to column; = for ties", table)
+
+    def verdicts(self, verdicts: Sequence[Verdict], protocol: Protocol) -> None:
+        for verdict in verdicts:
+            said = (
+                ", ".join(
+                    f"{side} {share:.0%}"
+                    for side, share in zip(protocol.sides, verdict.confidence, strict=True)
+                )
+                if verdict.confidence
+                else f"unreadable: {verdict.error}"
+            )
+            self.line(f"Verdict: {said}", "bold")
+
+    def scores(self, transcript: Transcript, scores: Scores, rules: RewardRules) -> None:
+        """Rewards, and advantages in brackets, of every seat of the first debate."""
+        rewards, advantages = scores.rewards[0], scores.advantages.groups[0]
+        if rules.reward != "streams":
+            table = self._table()
+            table.add_column("")
+            table.add_column("reward", justify="right")
+            for seat in transcript.protocol.seats:
+                key = Key(seat.index, None, WHOLE)
+                table.add_row(seat.name, _cell(rewards, advantages, key))
+            self._print(f"{rules.reward} (advantage)", table)
+            return
+        for stream, title in (
+            (GEN, "gen reward (advantage): votes for and against each solution"),
+            (JUDGE, f"judge reward (advantage): agreement with the others, {rules.consensus}"),
+        ):
+            table = self._table()
+            table.add_column("")
+            slots = {slot.round: slot.kind for slot in transcript.protocol.slots}
+            rounds = [r for r, kind in slots.items() if stream == JUDGE or kind == "speak"]
+            for round_ in rounds:
+                name = f"round {round_ + 1}" if slots[round_] == "speak" else slots[round_]
+                table.add_column(name, justify="right")
+            for seat in transcript.protocol.seats:
+                cells = [_cell(rewards, advantages, Key(seat.index, r, stream)) for r in rounds]
+                table.add_row(seat.name, *cells)
+            self._print(title, table)
+
+    def summary(self, transcripts: Sequence[Transcript], scores: Scores) -> None:
+        """Many debates at once: means over all of them."""
+        metrics = debate_metrics(transcripts) | reward_metrics(transcripts, scores)
+        table = self._table()
+        table.add_column("metric", overflow="fold")
+        table.add_column("value", justify="right")
+        for name, value in metrics.items():
+            table.add_row(name, NO_SIGNAL if value != value else f"{value:.4f}")
+        self._print(f"{_count(len(transcripts), 'debate')}, means", table)
+
+    def _table(self) -> Table:
+        return Table(
+            box=box.SIMPLE_HEAD if self._rich else None,
+            header_style="dim" if self._rich else "",
+            pad_edge=False,
+        )
+
+    def _print(self, title: str, table: Table) -> None:
+        self.line()
+        self.line(title, "bold")
+        self._console.print(table)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _tally(wins: int, ties: int) -> str:
+    return f"{wins} {ties}=" if ties else str(wins)
+
+
+def _cell(rewards: Mapping[Key, float | None], advantages: Mapping[Key, float], key: Key) -> str:
+    reward = rewards.get(key)
+    return NO_SIGNAL if reward is None else f"{reward:+.2f} ({advantages[key]:+.2f})"
