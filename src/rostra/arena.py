@@ -151,9 +151,8 @@ class _Table:
     async def _attempt(self, index: int, attempt: int, debate: Debate) -> Transcript:
         state = State(debate.question, debate.protocol, debate.seed)
 
-        async def take_turn(seat: int) -> None:
+        async def take_turn(view: View) -> None:
             nonlocal state
-            view = state.view(seat)
             reply = await self._ask(state, view)
             turn = state.turn(
                 view,
@@ -167,13 +166,14 @@ class _Table:
                 self._watch(Heard(index, attempt, turn, state))
 
         while seats := state.open_slots():
-            if len(seats) == 1:
-                await take_turn(seats[0])
+            views = [state.view(seat) for seat in seats]
+            if len(views) == 1:
+                await take_turn(views[0])
                 continue
             try:
                 async with asyncio.TaskGroup() as slot:
-                    for seat in seats:
-                        slot.create_task(take_turn(seat))
+                    for view in views:
+                        slot.create_task(take_turn(view))
             except BaseExceptionGroup as group:
                 raise _first(group) from None
         return finish(state, debate.rules)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from rostra.debate.seat import Seat
 from rostra.debate.turn import Turn, TurnId
 from rostra.debate.votes import comparable
 from rostra.engines.chat import Message
-from rostra.seeds import derive
+from rostra.seeds import derive, permuted
 
 if TYPE_CHECKING:
     from rostra.debate.state import State
@@ -107,9 +106,11 @@ def _visible(state: State, seat: int, slot: int, since: int) -> list[Turn]:
 def _shuffled(state: State, seat: int, slot: int, since: int) -> list[Turn]:
     """The visible turns, in the order in which they are shown."""
     turns = _visible(state, seat, slot, since)
-    if state.protocol.shuffle and len(turns) > 1:
-        random.Random(derive(state.seed, "order", seat, slot)).shuffle(turns)
-    return turns
+    return (
+        permuted(turns, derive(state.seed, "order", seat, slot))
+        if state.protocol.shuffle
+        else turns
+    )
 
 
 def _window(state: State, seat: int, slot: int) -> View:

@@ -94,11 +94,18 @@ class ScriptedSampler:
         return self._tables[temperature][tokens]
 
 
+_COUNT = np.arange(8192, dtype=np.int32)
+"""Where ASCII tokens start. Replies share it."""
+_COUNT.flags.writeable = False
+
+
 def _decode(text: str, tokens: IntArray) -> DecodedTokens:
     """The text of tokens that were cut from the beginning of `text`."""
     if not text.isascii():
         return decode(tokens)
-    return DecodedTokens(text[: len(tokens)], np.arange(len(tokens), dtype=np.int32))
+    if len(tokens) > len(_COUNT):
+        return decode(tokens)
+    return DecodedTokens(text[: len(tokens)], _COUNT[: len(tokens)])
 
 
 def _cut_at_stop(text: str, params: SamplingParams) -> IntArray:

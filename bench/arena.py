@@ -1,0 +1,140 @@
+"""How fast the arena plays scripted debates, and where the time goes.
+
+Five agents, three rounds and a closing ballot: 20 turns a debate. The script reads almost nothing
+and says the same thing every time, so what is measured is Rostra: views, prompts, tokens, parsing,
+votes, tasks. Every size runs in a process of its own, so that peak memory is its own too.
+"""
+
+import argparse
+import asyncio
+import cProfile
+import gc
+import json
+import pstats
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from machine import describe
+
+from rostra import Debate, ModelPlayer, Question, ScriptedEngine, peer_v2, play
+from rostra.engines.scripted import Prompt
+
+SIZES = (100, 1_000, 10_000)
+REPEATS = 3
+RESULTS = Path(__file__).parent / "results" / "arena.json"
+
+EVALUATION = "Agent 1 carries correctly and checks the result. " * 3
+COMPARISON = "\n".join(f"Agent {a} > Agent {b}" for a in range(5) for b in range(a + 1, 5))
+JUDGEMENT = f"<evaluation>{EVALUATION}</evaluation>\n<comparison>{COMPARISON}</comparison>"
+SOLUTION = f"<solution>Seventeen times twenty-four. {'Step by step. ' * 8}\\boxed{{408}}</solution>"
+
+PARTS = {
+    "views (what a seat sees)": "views.py:view",
+    "prompt tokens and sampling call": "model.py:speak",
+    "reading (sections, comparisons)": "state.py:turn",
+    "submitting (votes, showing, next slot)": "state.py:submit",
+}
+
+
+def reply(prompt: Prompt, seed: int) -> str:
+    """Solves unless it is asked for a ballot, which ends in another list of sections."""
+    asked = prompt.tokens[-60:].astype("uint8").tobytes()
+    return JUDGEMENT if b"<solution>" not in asked else f"{SOLUTION}\n{JUDGEMENT}"
+
+
+def debates(n: int) -> list[Debate]:
+    rules = peer_v2()
+    protocol = rules.protocol()
+    return [Debate(Question(str(i), f"What is {i} * 24?"), protocol, i, rules) for i in range(n)]
+
+
+async def run(n: int) -> tuple[float, int]:
+    """Seconds and turns for n debates, all in flight at once."""
+    engine = ScriptedEngine(reply)
+    player = ModelPlayer(await engine.sampler(), engine.chat)
+    jobs = debates(n)
+    start = time.perf_counter()
+    played = await play(jobs, player, concurrency=n)
+    seconds = time.perf_counter() - start
+    turns = sum(len(t.turns) for t in played.transcripts)
+    assert len(played.transcripts) == n and turns == 20 * n
+    assert all(turn.ok for turn in played.transcripts[0].turns)
+    return seconds, turns
+
+
+def measure(n: int) -> None:
+    """One size, in this process; prints JSON."""
+    gc.set_threshold(50_000, 20, 50)  # as the command line does
+    asyncio.run(run(50))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds, turns = asyncio.run(run(n))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({"seconds": seconds, "turns": turns, "before_kb": before, "peak_kb": peak}))
+
+
+def profile(n: int = 300) -> dict[str, float]:
+    """The share of each part, by a profiler, which slows small functions down more than large."""
+    profiler = cProfile.Profile()
+    with profiler:
+        asyncio.run(run(n))
+    times: dict[str, float] = {}
+    whole = 0.0
+    for (file, _, name), (_, _, own, cumulative, _) in pstats.Stats(profiler).stats.items():  # type: ignore[attr-defined]
+        times[f"{Path(file).name}:{name}"] = cumulative
+        whole += own
+    shares = {part: times[function] / whole for part, function in PARTS.items()}
+    return shares | {"everything else (tasks, event loop)": 1 - sum(shares.values())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, help="measure one size in this process")
+    parser.add_argument("--quick", action="store_true", help="leave out the largest size")
+    options = parser.parse_args()
+    if options.size:
+        measure(options.size)
+        return
+    rows = []
+    print(f"{'in flight':>9}  {'debates/s':>9}  {'us/turn':>7}  {'peak MB':>7}  {'KB/debate':>9}")
+    for n in SIZES[:-1] if options.quick else SIZES:
+        command = [sys.executable, __file__, "--size", str(n)]
+        runs = [json.loads(subprocess.check_output(command)) for _ in range(REPEATS)]
+        seconds = statistics.median(r["seconds"] for r in runs)
+        peak = max(r["peak_kb"] for r in runs)
+        row = {
+            "debates": n,
+            "debates_per_second": round(n / seconds, 1),
+            "microseconds_per_turn": round(seconds / runs[0]["turns"] * 1e6, 1),
+            "peak_mb": round(peak / 1024),
+            "kb_per_debate": round((peak - runs[0]["before_kb"]) / n, 1),
+        }
+        rows.append(row)
+        print(
+            f"{n:>9}  {row['debates_per_second']:>9}  {row['microseconds_per_turn']:>7}  "
+            f"{row['peak_mb']:>7}  {row['kb_per_debate']:>9}",
+            flush=True,
+        )
+    flatness = rows[-1]["microseconds_per_turn"] / rows[0]["microseconds_per_turn"]
+    print(f"time per turn, largest against smallest: {flatness:.2f}x")
+    shares = profile()
+    print("where the time goes (profiled):")
+    for part, share in shares.items():
+        print(f"  {share:6.1%}  {part}")
+    RESULTS.parent.mkdir(exist_ok=True)
+    result = {
+        "machine": describe(),
+        "median_of": REPEATS,
+        "sizes": rows,
+        "largest_against_smallest": round(flatness, 3),
+        "shares": {part: round(share, 3) for part, share in shares.items()},
+    }
+    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+    print(f"written to {RESULTS.relative_to(Path.cwd())}" if Path.cwd() in RESULTS.parents else "")
+
+
+if __name__ == "__main__":
+    main()
