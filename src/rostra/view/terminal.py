@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -75,7 +76,10 @@ class DebatePrinter:
         if label:
             lines[0] = f"{label}: {lines[0]}"
         for line in lines:
-            self.line(f"  {line}")
+            if self._rich:
+                self._console.print(Padding(Text(line), (0, 0, 0, 2)))
+            else:
+                self.line(f"  {line}")
 
     def ending(self, transcript: Transcript) -> None:
         outcome = transcript.outcome
@@ -163,7 +167,8 @@ class DebatePrinter:
 
     def _table(self) -> Table:
         return Table(
-            box=box.SIMPLE_HEAD if self._rich else None,
+            box=box.HORIZONTALS if self._rich else None,
+            show_edge=False,
             header_style="dim" if self._rich else "",
             pad_edge=False,
         )
@@ -171,7 +176,7 @@ class DebatePrinter:
     def _print(self, title: str, table: Table) -> None:
         self.line()
         self.line(title, "bold")
-        self._console.print(table)
+        self._console.print(Padding(table, (0, 0, 0, 2 if self._rich else 0), expand=False))
 
 
 def _count(n: int, noun: str) -> str:
