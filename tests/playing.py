@@ -1,7 +1,7 @@
 """Helpers that play scripted debates, whole through the arena or turn by turn through a state."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,11 +72,21 @@ def completion(text: str, stop_reason: StopReason = "stop") -> Completion:
     return Completion(text, tokens, np.zeros(len(tokens), np.float32), starts, stop_reason)
 
 
+def _now(speech: Coroutine[Any, Any, Reply]) -> Reply:
+    """What a script says. It never waits for anything, so it needs no event loop."""
+    try:
+        speech.send(None)
+    except StopIteration as done:
+        reply: Reply = done.value
+        return reply
+    raise AssertionError("a scripted player waited for something")
+
+
 def take(state: State, seat: int, said: str | Line) -> Turn:
     """The turn that a seat would take now."""
     view = state.view(seat)
     line = said if callable(said) else lambda state, view: said
-    reply = asyncio.run(ScriptedPlayer(line).speak(state, view))
+    reply = _now(ScriptedPlayer(line).speak(state, view))
     return state.turn(
         view,
         reply.completion,
@@ -108,8 +118,14 @@ def finish_all(state: State, said: str | Line = answer) -> State:
 
 def played(debate: Debate, player: Player | dict[str, Player]) -> Transcript:
     """One debate, played through the arena without a second attempt."""
-    result = asyncio.run(play([debate], player, retries=0))
-    (transcript,) = result.transcripts
+    transcripts: list[Transcript] = []
+
+    async def main() -> None:
+        # Nothing is returned: in Python 3.11 asyncio.run spells out what its task returns.
+        transcripts.extend((await play([debate], player, retries=0)).transcripts)
+
+    asyncio.run(main())
+    (transcript,) = transcripts
     return transcript
 
 

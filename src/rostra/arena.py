@@ -6,8 +6,8 @@ given up and counted. Anything else that raises is a bug or a dead engine, and e
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sized
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
 
 from rostra.debate.peer import PeerRules
 from rostra.debate.protocol import Protocol
@@ -60,7 +60,7 @@ class Failure:
 class Played:
     """What became of a list of debates."""
 
-    results: list[Transcript | Failure]
+    results: list[Transcript | Failure] = field(repr=False)
     """In the order of the debates."""
     retries: int
     """Attempts that failed and were followed by another."""
@@ -102,12 +102,15 @@ async def play(
         for index, debate in waiting:
             table.results[index] = await table.play(index, debate)
 
+    crash: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as supervisor:
             for _ in range(workers):
                 supervisor.create_task(work())
     except BaseExceptionGroup as group:
-        raise _first(group) from None
+        crash = _weightiest(group.exceptions)
+    if crash:
+        raise crash  # outside the handler, so that it keeps the cause it has
     played = Played([table.results[i] for i in sorted(table.results)], table.retried)
     if played.failures and not played.transcripts:
         cause = played.failures[0].cause
@@ -170,12 +173,7 @@ class _Table:
             if len(views) == 1:
                 await take_turn(views[0])
                 continue
-            try:
-                async with asyncio.TaskGroup() as slot:
-                    for view in views:
-                        slot.create_task(take_turn(view))
-            except BaseExceptionGroup as group:
-                raise _first(group) from None
+            await _together([take_turn(view) for view in views])
         return finish(state, debate.rules)
 
     async def _ask(self, state: State, view: View) -> Reply:
@@ -192,6 +190,11 @@ class _Table:
                 late = EngineError(f"no reply from seat {view.seat} within {limit:g} s")
                 raise _SeatFailed from late
             raise _SeatFailed from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise _SeatFailed from error  # the engine cancelled its own call, nobody ours
         except EngineUnavailable:
             raise
         except EngineError as error:
@@ -210,14 +213,27 @@ class _Table:
         return self._players[name]
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first exception of a group, however deep. A failed seat weighs less than a crash."""
-    leaves: list[BaseException] = []
-    stack: list[BaseException] = [group]
-    while stack:
-        error = stack.pop()
-        if isinstance(error, BaseExceptionGroup):
-            stack += reversed(error.exceptions)
-        else:
-            leaves.append(error)
-    return next((e for e in leaves if not isinstance(e, _SeatFailed)), leaves[0])
+async def _together(turns: Sequence[Coroutine[None, None, None]]) -> None:
+    """Takes turns at the same time. The first that raises cancels the others, and nothing is raised
+    before all of them have ended. Being cancelled meanwhile is remembered and passed on."""
+    tasks = [asyncio.create_task(turn) for turn in turns]
+    pending = set(tasks)
+    cancelled: asyncio.CancelledError | None = None
+    while pending:
+        try:
+            _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            pending = {task for task in tasks if not task.done()}
+        for task in pending:
+            task.cancel()
+    if cancelled:
+        raise cancelled
+    errors = [e for task in tasks if not task.cancelled() and (e := task.exception())]
+    if errors:
+        raise _weightiest(errors)
+
+
+def _weightiest(errors: Sequence[BaseException]) -> BaseException:
+    """The first error that is not the failure of a seat, or else the first."""
+    return next((e for e in errors if not isinstance(e, _SeatFailed)), errors[0])

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 def derive(*counters: int | str) -> int:
     """A 63-bit seed from a path of counters, such as (run seed, step, question, seat, round)."""
-    key = "\x1f".join(map(str, counters)).encode("utf-8", "surrogatepass")
+    key = repr(counters).encode()
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") >> 1
 
 
@@ -32,4 +32,4 @@ def permuted(items: list[T], seed: int) -> list[T]:
 
 def fraction(*counters: int | str) -> float:
     """A number in [0, 1) from a path of counters."""
-    return derive(*counters) / 2**63
+    return (derive(*counters) >> 10) / 2**53

@@ -2,7 +2,7 @@
 
 import gc
 import importlib
-import os
+import io
 import sys
 
 import click
@@ -48,18 +48,20 @@ def main() -> None:
     # Debates in flight are many small objects that all live long; collecting less often halves
     # the time that is spent on looking at them.
     gc.set_threshold(50_000, 20, 50)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character shows a question mark, and nothing breaks.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         rostra.main(prog_name="rostra", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except RostraError as error:
-        click.echo(f"rostra: {error}", err=True)
+        message = " ".join(str(error).split())
+        safe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in message)
+        click.echo(f"rostra: {safe}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo("rostra: interrupted", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of the pipe has gone, as in `rostra show FILE | head`.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)

@@ -73,6 +73,8 @@ def command(
     rules = peer_rules(protocol, config, changes)
     if out and out.exists() and not overwrite:
         raise ConfigError(f"{out}: already there; give another name, or --overwrite to replace it")
+    if out and out.is_dir():
+        raise ConfigError(f"{out}: is a folder; give the name of a file")
     asked = Question("command-line", _text(question))
     printer = DebatePrinter(console())
     for warning in rules.warnings():

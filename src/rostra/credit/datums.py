@@ -9,7 +9,7 @@ import numpy as np
 from rostra.credit.spans import STREAM_INDEX, token_streams
 from rostra.debate.state import prompt_tokens
 from rostra.debate.transcript import Transcript
-from rostra.debate.turn import Turn
+from rostra.debate.turn import Turn, TurnId
 from rostra.engines.arrays import FloatArray, IntArray
 from rostra.engines.training import Datum
 from rostra.rewards.advantages import Key
@@ -78,6 +78,8 @@ class _Piece:
     """A stretch of one trajectory that is one sequence of tokens."""
 
     temperature: float
+    last: TurnId
+    """The turn it ends with."""
     tokens: list[IntArray] = field(default_factory=list)
     logprobs: list[FloatArray] = field(default_factory=list)
     advantages: list[FloatArray] = field(default_factory=list)
@@ -91,6 +93,7 @@ class _Piece:
         self.streams.append(np.full(len(tokens), -1, np.int8))
 
     def act(self, turn: Turn, advantages: FloatArray, streams: IntArray) -> None:
+        self.last = turn.id
         self.tokens.append(turn.tokens)
         self.logprobs.append(turn.logprobs)
         self.advantages.append(advantages)
@@ -129,7 +132,7 @@ def _trajectory(
         if last is not None and last.temperature == turn.temperature:
             rest = _continuation(last, turn)
         if last is None or rest is None:
-            last = _Piece(turn.temperature)
+            last = _Piece(turn.temperature, turn.id)
             rest = prompt_tokens(by_id, turn)
             pieces.append(last)
         last.observe(rest)
@@ -147,7 +150,7 @@ def _trajectory(
 def _continuation(piece: _Piece, turn: Turn) -> IntArray | None:
     """The prompt tokens after those of the piece, or None where the prompt does not extend it."""
     if turn.extends is not None:
-        return turn.observation
+        return turn.observation if turn.extends == piece.last else None
     so_far = np.concatenate(piece.tokens)
     head = turn.observation[: len(so_far)]
     return turn.observation[len(so_far) :] if np.array_equal(head, so_far) else None

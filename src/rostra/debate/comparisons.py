@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -18,7 +19,10 @@ _AGENT = rf"agent{_SPACE}([0-9]++)(?!\w|\.\d)"
 _CHAIN = rf"{_AGENT}(?:{_SPACE}[<=>]{_SPACE}{_AGENT})++"
 _LIST_MARK = r"(?:[-+•·‣◦●▪–—]|\(?[0-9]{1,3}[.):]|\(?[a-z][.)])"
 _VOTE = re.compile(rf"(?:^{_SPACE}(?:{_LIST_MARK}{_SPACE})?|[,;]{_SPACE})({_CHAIN})", re.IGNORECASE)
-_ANYWHERE = re.compile(_CHAIN, re.IGNORECASE)
+_ANYWHERE = re.compile(
+    rf"agent{_SPACE}[0-9]++(?:{_SPACE}[<=>]{_SPACE}agent{_SPACE}[0-9]++)++", re.IGNORECASE
+)
+"""More than a chain: with no look at what follows, so that no cut can turn the rest into one."""
 _LINK = re.compile(r"[<=>]|[0-9]++")
 _NOTHING = frozenset(("", "n/a", "na", "none"))
 
@@ -58,17 +62,18 @@ def read_comparisons(text: str, author: int, n_agents: int) -> Comparisons:
     for line in plain(text).splitlines():
         good = False
         for chain in _VOTE.findall(line):
-            for comparison in _pairs(chain[0]) if len(chain[0]) > 64 else _short_pairs(chain[0]):
+            pairs = _pairs(chain[0]) if len(chain[0]) > 64 else _short_pairs(chain[0])
+            for comparison, times in pairs.items():
                 a, op, b = comparison
                 if a == b or a >= n_agents or b >= n_agents:
-                    malformed += 1
+                    malformed += times
                 elif author in (a, b):
-                    self_dropped += 1
-                elif comparison in valid or (op == "=" and Comparison(b, op, a) in valid):
-                    duplicates += 1
-                    good = True
+                    self_dropped += times
                 else:
-                    valid[comparison] = None
+                    known = comparison in valid or (op == "=" and Comparison(b, op, a) in valid)
+                    if not known:
+                        valid[comparison] = None
+                    duplicates += times - (not known)
                     good = True
         if not good and line.strip(" \t.!()").lower() not in _NOTHING:
             lines_invalid += 1
@@ -78,37 +83,44 @@ def read_comparisons(text: str, author: int, n_agents: int) -> Comparisons:
 def plain(text: str) -> str:
     """Text with its HTML entities resolved and its Markdown marks removed."""
     if "&" in text:
-        text = _ENTITY.sub(lambda m: html.unescape(m[0]), text)
+        text = _ENTITY.sub(lambda m: _entity(m[0]), text)
     return text.translate(_UNMARK)
 
 
+_entity = lru_cache(maxsize=1024)(html.unescape)
+
+
 def without_comparisons(text: str, replacement: str) -> str:
-    """Text in which nothing reads as a comparison any more, wherever it stands in a line."""
+    """Text in which nothing reads as a comparison any more, wherever it stands in a line.
+
+    A line that held one comes out plain, and what is left of its ampersands can spell no entity.
+    """
     if not _ANYWHERE.search(plain(text)):
         return text
-    return "\n".join(
-        _ANYWHERE.sub(replacement, bare) if _ANYWHERE.search(bare := plain(line)) else line
-        for line in text.splitlines()
-    )
+    lines = []
+    for line in text.splitlines():
+        bare = plain(line)
+        if _ANYWHERE.search(bare):
+            line = _ANYWHERE.sub(replacement, bare).replace("&", "＆")
+        lines.append(line)
+    return "\n".join(lines)
 
 
 @lru_cache(maxsize=4096)
-def _short_pairs(chain: str) -> list[Comparison]:
+def _short_pairs(chain: str) -> dict[Comparison, int]:
     """The same few chains come up again and again; a hostile long one is not kept."""
     return _pairs(chain)
 
 
-def _pairs(chain: str) -> list[Comparison]:
+def _pairs(chain: str) -> dict[Comparison, int]:
+    """The adjacent pairs of a chain, and how often each comes up in it."""
     links = _LINK.findall(chain)
-    pairs: list[Comparison] = []
-    a = _id(links[0])
-    for op, digits in zip(links[1::2], links[2::2], strict=True):
-        b = _id(digits)
-        if op == "<":
-            pairs.append(Comparison(b, ">", a))
-        else:
-            pairs.append(Comparison(a, op, b))
-        a = b
+    known = {digits: _id(digits) for digits in set(links[::2])}
+    ids = [known[digits] for digits in links[::2]]
+    pairs: dict[Comparison, int] = {}
+    for (a, op, b), times in Counter(zip(ids, links[1::2], ids[1:], strict=False)).items():
+        pair = Comparison(b, ">", a) if op == "<" else Comparison(a, op, b)
+        pairs[pair] = pairs.get(pair, 0) + times
     return pairs
 
 

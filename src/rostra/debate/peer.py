@@ -4,12 +4,13 @@
 other; what makes no sense is refused, and what makes little sense is warned about.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from rostra.debate.prompts import builtin
-from rostra.debate.protocol import Protocol, Sight, Slot
+from rostra.debate.protocol import Malformed, Protocol, Sight, Slot
 from rostra.debate.seat import PERSONAS, Persona, Seat
 from rostra.engines.sampling import Stop, check_stop
 from rostra.errors import ConfigError
@@ -19,6 +20,7 @@ SECTIONS = ("solution", "evaluation", "comparison", "consensus", "consensus_reas
 BALLOT = ("evaluation", "comparison")
 """What is left in a closing ballot."""
 
+Schedule = Literal["sequential", "simultaneous"]
 RewardName = Literal["win_rate", "win_minus_loss", "streams"]
 Consensus = Literal["leave_one_out", "majority"]
 
@@ -31,7 +33,7 @@ class PeerRules:
     agents: int = 5
     rounds: int = 3
     """At most so many; fewer where the debate ends on consensus."""
-    schedule: Literal["sequential", "simultaneous"] = "simultaneous"
+    schedule: Schedule = "simultaneous"
     """One after the other, each seeing who spoke before; or all at once, seeing earlier rounds."""
     sections: tuple[str, ...] = SECTIONS[:3]
     history_rounds: int = -1
@@ -41,7 +43,7 @@ class PeerRules:
     votes_shown: bool = False
     """Whether others see an agent's comparisons; off is blind review."""
     stop_on_consensus: bool = False
-    malformed: Literal["abort", "mask"] = "mask"
+    malformed: Malformed = "mask"
     """abort: the debate ends, and the step is worth -1. mask: the others see a placeholder, the
     turn is penalised on the judge stream, and the debate goes on."""
     closing_ballot: bool = True
@@ -66,6 +68,7 @@ class PeerRules:
     """Templates that replace the shipped ones, by name."""
 
     def __post_init__(self) -> None:
+        self._check_choices()
         self._check_seats()
         self._check_sections()
         if self.rounds < 1:
@@ -82,11 +85,23 @@ class PeerRules:
             raise ConfigError(f"max_tokens = {self.max_tokens}: must be at least 1")
         if self.stop is not None:
             check_stop(self.stop)
-        if self.format_penalty < 0:
+        if not 0 <= self.format_penalty < math.inf:
             raise ConfigError(
                 f"format_penalty = {self.format_penalty}: it is subtracted, so give it as 0 or more"
             )
         builtin("peer").replaced(self.prompts)
+
+    def _check_choices(self) -> None:
+        for name, choices in (
+            ("schedule", get_args(Schedule)),
+            ("malformed", get_args(Malformed)),
+            ("reward", get_args(RewardName)),
+            ("consensus", get_args(Consensus)),
+        ):
+            if getattr(self, name) not in choices:
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)!r}: must be {' or '.join(choices)}"
+                )
 
     def _check_seats(self) -> None:
         if self.agents < 3:
@@ -95,10 +110,10 @@ class PeerRules:
                 "are no two others to compare; use 3 or more (5 for a judge signal)"
             )
         for persona in self.personas:
-            if persona.temperature < 0:
-                raise ConfigError(f"persona {persona.name}: temperature must not be negative")
-        if self.temperature < 0:
-            raise ConfigError(f"temperature = {self.temperature}: must not be negative")
+            if not 0 <= persona.temperature < math.inf:
+                raise ConfigError(f"persona {persona.name}: temperature must be 0 or more")
+        if not 0 <= self.temperature < math.inf:
+            raise ConfigError(f"temperature = {self.temperature}: must be 0 or more")
 
     def _check_sections(self) -> None:
         unknown = [s for s in self.sections if s not in SECTIONS]

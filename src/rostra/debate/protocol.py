@@ -15,6 +15,9 @@ from rostra.errors import ConfigError
 SlotKind = Literal["speak", "ballot", "verdict"]
 """`speak`: a solution or a speech. `ballot`: judgement of peers. `verdict`: a judge decides."""
 
+Malformed = Literal["abort", "mask"]
+"""What a malformed response does: end the debate, or be hidden from the others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sight:
@@ -57,8 +60,7 @@ class Protocol:
     """In judged debate, the names under which the choices are defended and verdicts are given."""
     ends_on_consensus: bool = False
     """End when everybody says YES in one round; a ballot is still held."""
-    malformed: Literal["abort", "mask"] = "mask"
-    """What a malformed response does: end the debate, or be hidden from the others."""
+    malformed: Malformed = "mask"
     max_chars_per_field: int | None = None
     """Longer sections are clipped before others see them."""
     shuffle: bool = False

@@ -24,31 +24,33 @@ REMOVED = "[comparison removed]"
 CLIPPED = " [...]"
 
 _TAG = re.compile(rf"<(/?(?:{'|'.join(TAGS)})\s*+/?)>", re.IGNORECASE)
-_CONTROL = re.compile(
-    r"""
-    <[|｜] | [|｜]>                                        # ChatML, Llama 3, DeepSeek, Harmony
-    | <(?=/?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|image|tool_call|tool_response)>)
-    | \[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])
-    | <(?=</?SYS>>)
-    """,
-    re.IGNORECASE | re.VERBOSE,
+_BARS = (("<|", "‹|"), ("|>", "|›"), ("<｜", "‹｜"), ("｜>", "｜›"))
+"""ChatML, Llama 3, Harmony, DeepSeek."""
+_ANGLE = re.compile(
+    r"<(?=/?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|image|tool_call|tool_response)>|</?SYS>>)",
+    re.IGNORECASE,
+)
+_SQUARE = re.compile(
+    r"\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])", re.IGNORECASE
 )
 _SUSPECT = re.compile(r"[<>=&\[]")
 """Nothing harmful can be written without one of these."""
-_LOOKALIKE = str.maketrans({"<": "‹", ">": "›", "[": "⟦"})
 
 
-def sanitise(text: str, *, votes_allowed: bool = False) -> str:
-    """Text with tags, control tokens and (unless it is a ballot) comparisons defused.
+def sanitise(text: str) -> str:
+    """Text with comparisons removed, and tags and control tokens defused.
 
-    Brackets become look-alikes, so a reader can still see what was written. One character replaces
-    one, hence no deletion can join two harmless pieces into a harmful one.
+    Brackets become look-alikes, so a reader can still see what was written. Comparisons go first,
+    because finding them resolves entities; after that one character replaces one, so nothing
+    harmless can be joined into something harmful.
     """
     if not _SUSPECT.search(text):
         return text
-    text = _TAG.sub(lambda m: f"‹{m[1]}›", text)
-    text = _CONTROL.sub(lambda m: m[0].translate(_LOOKALIKE), text)
-    return text if votes_allowed else without_comparisons(text, REMOVED)
+    text = without_comparisons(text, REMOVED)
+    text = _TAG.sub(r"‹\1›", text)
+    for bar, defused in _BARS:
+        text = text.replace(bar, defused)
+    return _SQUARE.sub("⟦", _ANGLE.sub("‹", text))
 
 
 def clip(text: str, limit: int | None) -> str:
@@ -60,6 +62,6 @@ def clip(text: str, limit: int | None) -> str:
 
 def quoted(text: str, mark: str) -> str:
     """Text as a quotation: every line begins with the mark, so none can pose as a line of the
-    prompt itself. With an empty mark the text becomes one line."""
+    prompt itself. With an empty mark the text becomes one line, its parts divided by ` / `."""
     lines = text.splitlines() or [""]
-    return "\n".join(mark + line for line in lines) if mark else " ".join(lines)
+    return "\n".join(mark + line for line in lines) if mark else " / ".join(lines)

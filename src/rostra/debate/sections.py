@@ -15,8 +15,7 @@ MARKDOWN = "*_`"
 """Emphasis and code marks, which carry no meaning in a comparison or a consensus."""
 
 _THINK = re.compile(r"<(/?)think>", re.IGNORECASE | re.ASCII)
-_FENCE_OPENS = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
-_FENCE_CLOSES = re.compile(r"\n[ \t]*```\s*$")
+_FENCE = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +88,9 @@ def parse(text: str, contract: Sequence[str], stop_reason: StopReason) -> Parsed
         for name, at in zip(contract, found, strict=True)
     }
     last = sections[contract[-1]]
-    if last.end > len(text) and _FENCE_OPENS.search(text[: found[0].start]):
-        unfenced = _FENCE_CLOSES.sub("", "\n" + last.text).strip()
+    if last.end > len(text) and len(_FENCE.findall(text[: found[0].start])) % 2:
+        # The fence around everything closes inside the last section, which nothing else closed.
+        unfenced = _without_last_fence(last.text)
         sections[contract[-1]] = Section(unfenced, last.start, last.end)
     if "consensus" in sections and _consensus(sections["consensus"].text) not in ("YES", "NO"):
         error = f"consensus is {sections['consensus'].text[:40]!r}, not YES or NO"
@@ -98,8 +98,22 @@ def parse(text: str, contract: Sequence[str], stop_reason: StopReason) -> Parsed
     return Parsed(sections, thinking)
 
 
+def _without_last_fence(text: str) -> str:
+    """Text without its closing fence, unless a fence inside it opened that one."""
+    fences = list(_FENCE.finditer(text))
+    if len(fences) % 2 and fences[-1].end() == len(text):
+        return text[: fences[-1].start()].strip()
+    return text
+
+
+def without_thinking(text: str) -> str:
+    """What was said aloud: the text without its thinking."""
+    return _content(text, 0, len(text), _think_blocks(text))
+
+
 def _consensus(text: str) -> str:
-    return text.strip(MARKDOWN + " \t\r\n").upper()
+    bare = text.strip(MARKDOWN + " \t\r\n")
+    return bare.upper() if bare.isascii() else bare
 
 
 @lru_cache

@@ -22,7 +22,7 @@ from rostra.debate.votes import Ballot, Vote, cast
 from rostra.engines.arrays import IntArray
 from rostra.engines.chat import Message
 from rostra.engines.sampling import Completion
-from rostra.errors import RuleError
+from rostra.errors import DataError, RuleError
 from rostra.seeds import derive
 from rostra.tasks.question import Question
 
@@ -54,6 +54,13 @@ class State:
     slot: int = 0
     """The slot that is open now."""
     outcome: Outcome | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.question.choices) < len(self.protocol.sides):
+            raise DataError(
+                f"question {self.question.id!r} has {len(self.question.choices)} choices; "
+                f"{self.protocol.name} needs one for each side"
+            )
 
     @property
     def votes(self) -> tuple[Vote, ...]:
@@ -123,7 +130,8 @@ class State:
             raise RuleError(f"turn {turn.id} was made for slot {turn.slot}, not for {self.slot}")
         verdicts = self.verdicts
         if slot.kind == "verdict":
-            verdicts = (*verdicts, read_verdict(turn, self.protocol))
+            read = (*verdicts, read_verdict(turn, self.protocol))
+            verdicts = tuple(sorted(read, key=lambda v: (v.author.round, v.author.seat)))
         turns = (*self.turns, turn)
         if len(slot.seats) > 1:
             turns = tuple(sorted(turns, key=_place))

@@ -1,7 +1,7 @@
 """A finished debate, frozen, and its form as plain data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rostra.debate.peer import PeerRules
 from rostra.debate.protocol import Protocol
@@ -18,10 +18,10 @@ class Transcript:
     """One finished debate: everything needed to show it, score it again and train on it."""
 
     question: Question
-    protocol: Protocol
+    protocol: Protocol = field(repr=False)
     seed: int
-    turns: tuple[Turn, ...]
-    ballots: Mapping[TurnId, Ballot]
+    turns: tuple[Turn, ...] = field(repr=False)
+    ballots: Mapping[TurnId, Ballot] = field(repr=False)
     verdicts: tuple[Verdict, ...]
     outcome: Outcome
     rules: PeerRules | None = None

@@ -1,7 +1,8 @@
 """One completed response, and its name."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from rostra.debate.comparisons import Comparisons
@@ -9,6 +10,8 @@ from rostra.debate.sections import Parsed
 from rostra.engines.arrays import FloatArray, IntArray
 from rostra.engines.sampling import StopReason
 from rostra.errors import DataError
+
+_NAME = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}")
 
 
 class TurnId(NamedTuple):
@@ -22,8 +25,8 @@ class TurnId(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        seat, dot, round_ = text.partition(".")
-        if not (dot and seat.isdecimal() and round_.isdecimal()):
+        seat, _, round_ = text.partition(".")
+        if not _NAME.fullmatch(text):
             raise DataError(f"{text!r} does not name a turn: write seat.round, as in 2.0")
         return cls(int(seat), int(round_))
 
@@ -45,11 +48,11 @@ class Turn:
     """For every other seat, the turn that its name stands for in this turn's comparisons."""
     extends: TurnId | None
     """The own turn whose prompt and response this prompt begins with, if it does."""
-    observation: IntArray
+    observation: IntArray = field(repr=False)
     """The prompt tokens that come after those of `extends`; all of them where it is None."""
-    tokens: IntArray
-    logprobs: FloatArray
-    starts: IntArray
+    tokens: IntArray = field(repr=False)
+    logprobs: FloatArray = field(repr=False)
+    starts: IntArray = field(repr=False)
     """For each token, the character of `text` that holds its first byte."""
     temperature: float
     """The temperature its tokens were sampled at."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rostra.debate.protocol import Protocol
 from rostra.debate.turn import Turn, TurnId
 
+_UNMARK = str.maketrans("", "", "*`")
 _VERDICT = re.compile(r"\b(\w++)[^\S\n]*+\|[^\S\n]*+([0-9]{1,3}(?:\.[0-9]{1,6})?)[^\S\n]*+%")
 
 
@@ -21,7 +22,7 @@ class Verdict:
 def read_verdict(turn: Turn, protocol: Protocol) -> Verdict:
     """Reads `Debater_A | 91%`. What cannot be read is an error, never an even chance."""
     sides = [side.lower() for side in protocol.sides]
-    for name, percent in _VERDICT.findall(turn.text):
+    for name, percent in _VERDICT.findall(turn.text.translate(_UNMARK)):
         sure = float(percent) / 100
         if name.lower() in sides and sure <= 1:
             side = sides.index(name.lower())

@@ -10,6 +10,7 @@ from rostra.debate.prompts import Prompts
 from rostra.debate.protocol import Protocol, Slot
 from rostra.debate.sanitise import clip, quoted, sanitise
 from rostra.debate.seat import Seat
+from rostra.debate.sections import without_thinking
 from rostra.debate.turn import Turn, TurnId
 from rostra.debate.votes import comparable
 from rostra.engines.chat import Message
@@ -73,22 +74,26 @@ def show(protocol: Protocol, slot: Slot, turn: Turn, *, own: bool = False) -> st
     if not turn.ok:
         body = prompts.render("silent", seat.role, who=who)
     elif not slot.sections:
-        body = _field(protocol, seat, "", sanitise(turn.text))
+        speech = sanitise(without_thinking(turn.text))
+        body = _field(protocol, seat, "", clip(speech, protocol.max_chars_per_field))
     else:
-        fields = [_field(protocol, seat, name, _public(turn, name)) for name in slot.shows]
+        fields = [
+            _field(protocol, seat, name, _public(protocol, turn, name)) for name in slot.shows
+        ]
         body = "\n".join(fields)
     return prompts.render("turn", seat.role, who=who, round=turn.id.round + 1, body=body)
 
 
-def _public(turn: Turn, section: str) -> str:
+def _public(protocol: Protocol, turn: Turn, section: str) -> str:
+    """A section as others may read it. Votes are never clipped: half a vote is another vote."""
     if section == "comparison":
         lines = [f"Agent {a} {op} Agent {b}" for a, op, b in turn.comparisons.valid]
         return "\n".join(lines) or "N/A"
-    return sanitise(turn.section(section))
+    return clip(sanitise(turn.section(section)), protocol.max_chars_per_field)
 
 
 def _field(protocol: Protocol, seat: Seat, name: str, text: str) -> str:
-    text = quoted(clip(text, protocol.max_chars_per_field), protocol.prompts.quote)
+    text = quoted(text, protocol.prompts.quote)
     title = name.replace("_", " ").capitalize()
     return protocol.prompts.render("field", seat.role, section=title, text=text)
 
@@ -115,13 +120,14 @@ def _shuffled(state: State, seat: int, slot: int, since: int) -> list[Turn]:
 
 def _window(state: State, seat: int, slot: int) -> View:
     """History rendered anew: the round so far and the rounds before it that are in sight."""
-    rounds = state.protocol.slots[slot].sees.rounds
-    turns: list[Turn] = []
-    if rounds:
-        first = state.protocol.slots[slot].round - rounds
-        own = [t for t in state.turns if t.id.seat == seat and t.slot < slot]
-        turns = [t for t in _shuffled(state, seat, slot, 0) + own if t.id.round >= first]
-        turns.sort(key=lambda t: t.id.round)
+    opening = state.protocol.slots[slot]
+    own = [t for t in state.turns if t.id.seat == seat and t.slot < slot]
+    turns = _shuffled(state, seat, slot, 0) + own
+    # Rounds that were really spoken: a consensus may have skipped some.
+    past = sorted({t.id.round for t in turns if t.id.round < opening.round})
+    reach = past[-opening.sees.rounds] if opening.sees.rounds < len(past) else 0
+    turns = [t for t in turns if t.id.round >= reach] if opening.sees.rounds else []
+    turns.sort(key=lambda t: t.id.round)
     return _opened(state, seat, slot, turns)
 
 

@@ -1,7 +1,8 @@
 """What goes into a sampler and what comes out."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from rostra.engines.arrays import FloatArray, IntArray
@@ -30,8 +31,8 @@ class SamplingParams:
         check_stop(self.stop)
         if self.max_tokens < 1:
             raise ConfigError(f"max_tokens = {self.max_tokens}: must be at least 1")
-        if self.temperature < 0:
-            raise ConfigError(f"temperature = {self.temperature}: must not be negative")
+        if not 0 <= self.temperature < math.inf:
+            raise ConfigError(f"temperature = {self.temperature}: must be 0 or more")
         if not 0 < self.top_p <= 1:
             raise ConfigError(f"top_p = {self.top_p}: must be above 0 and at most 1")
         if self.top_k < 0:
@@ -51,10 +52,10 @@ class Completion:
     """One sampled reply: exactly what was sampled, never re-tokenised."""
 
     text: str
-    tokens: IntArray
-    logprobs: FloatArray
+    tokens: IntArray = field(repr=False)
+    logprobs: FloatArray = field(repr=False)
     """Of the distribution that was sampled from, temperature and all."""
-    starts: IntArray
+    starts: IntArray = field(repr=False)
     """For each token, the index of the character of `text` that holds its first byte."""
     stop_reason: StopReason
 

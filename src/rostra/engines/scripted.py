@@ -150,7 +150,7 @@ class ScriptedTrainer:
             total += terms.loss
             # d(-sum w logp)/dlogits = (softmax * sum w - sum of w at each target) / temperature
             pulled = np.bincount(datum.targets, terms.pull, VOCABULARY)
-            softmax = np.exp(log_softmax(self._logits / datum.temperature))
+            softmax = np.exp(self._table(datum))
             self._gradient += (softmax * terms.pull.sum() - pulled) / datum.temperature
         return TrainOutput(total, logprobs)
 
@@ -191,7 +191,8 @@ class ScriptedTrainer:
         path = self._folder / f"{name}.json"
         try:
             state = json.loads(path.read_text())
-            logits, moments = np.array(state["logits"]), np.array(state["moments"])
+            logits = np.array(state["logits"], np.float64)
+            moments = np.array(state["moments"], np.float64)
             if logits.shape != (VOCABULARY,) or moments.shape != (2, VOCABULARY):
                 raise ValueError("wrong shape")
             self._logits, self._moments, self._steps = logits, moments, int(state["steps"])
@@ -202,7 +203,15 @@ class ScriptedTrainer:
         self._gradient = np.zeros(VOCABULARY)
 
     def _score(self, datum: Datum) -> FloatArray:
-        return log_softmax(self._logits / datum.temperature)[datum.targets]
+        return self._table(datum)[datum.targets]
+
+    def _table(self, datum: Datum) -> FloatArray:
+        if datum.temperature <= 0:
+            raise ConfigError(
+                "a datum was sampled at temperature 0, where log-probabilities have no gradient; "
+                "sample at a temperature above 0 to train"
+            )
+        return log_softmax(self._logits / datum.temperature)
 
 
 class ScriptedEngine:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rostra.engines.arrays import FloatArray, IntArray
 from rostra.errors import ConfigError
@@ -30,7 +31,7 @@ class Advantages:
     groups: list[dict[Key, float]]
     """Only keys with a signal."""
     flat_groups: int
-    """Groups that teach nothing: no signal at all, or no spread on any stream."""
+    """Groups that teach nothing: no signal at all, or every advantage 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,36 +115,32 @@ class _Table:
 
     def centred(self, cell: IntArray, scale: bool) -> Advantages:
         values = self.reward - _mean(self.reward, cell)[cell]
-        # Equal rewards differ from their mean by rounding only; that is no signal.
-        values[_spread(self.reward, cell)[cell] == 0] = 0.0
+        values[_equal(self.reward, cell)[cell]] = 0.0
         return self.filled(_scaled(values, self.reward, cell) if scale else values)
 
     def filled(self, values: FloatArray) -> Advantages:
         groups: list[dict[Key, float]] = [{} for _ in range(self.size)]
         for g, key, value in zip(self.group.tolist(), self.keys, values.tolist(), strict=True):
             groups[g][key] = value
-        cell = self.group * max(len(self.streams), 1) + self.stream
-        spread = _spread(self.reward, cell)
-        teaches = np.zeros(self.size, bool)
-        np.logical_or.at(teaches, self.group, spread[cell] > 0)
-        return Advantages(groups, int(self.size - teaches.sum()))
+        flat = sum(not any(group.values()) for group in groups)
+        return Advantages(groups, flat)
 
 
 def _mean(values: FloatArray, cell: IntArray) -> FloatArray:
     return np.asarray(np.bincount(cell, values) / np.maximum(np.bincount(cell), 1))
 
 
-def _spread(values: FloatArray, cell: IntArray) -> FloatArray:
-    """Largest minus smallest value of each cell."""
+def _equal(values: FloatArray, cell: IntArray) -> NDArray[np.bool_]:
+    """The cells whose values are all the same, but for rounding. That is no signal."""
     size = int(cell.max(initial=-1)) + 1
     high, low = np.full(size, -np.inf), np.full(size, np.inf)
     np.maximum.at(high, cell, values)
     np.minimum.at(low, cell, values)
-    return np.asarray(np.maximum(high - low, 0.0))
+    return np.asarray(high - low < 1e-9)
 
 
 def _scaled(values: FloatArray, rewards: FloatArray, cell: IntArray) -> FloatArray:
     """Divided by the standard deviation of the rewards in each cell, where there is any."""
     deviation = np.sqrt(_mean((rewards - _mean(rewards, cell)[cell]) ** 2, cell))
-    deviation[_spread(rewards, cell) == 0] = 1.0
+    deviation[_equal(rewards, cell)] = 1.0
     return np.asarray(values / deviation[cell])

@@ -54,9 +54,9 @@ def reward_metrics(transcripts: Sequence[Transcript], scores: Scores) -> Metrics
                 slices[f"{name}/by_persona/{persona.name}"].append(reward)
             if key.round is not None:
                 slices[f"{name}/by_round/{key.round}"].append(reward)
-    flat = scores.advantages.flat_groups
+    mixed = [any(group.values()) for group in scores.advantages.groups]
     return {name: _mean(values) for name, values in sorted(slices.items())} | {
-        "env/all/by_group/frac_mixed": 1 - flat / max(len(transcripts), 1),
+        "env/all/by_group/frac_mixed": _mean(mixed),
         "env/all/signal_frac/gen": _signal_share(scores, GEN),
         "env/all/signal_frac/judge": _signal_share(scores, JUDGE),
     }
@@ -71,21 +71,29 @@ def truth_metrics(
     """What the votes never see: format, accuracy and agreement where the truth is known.
 
     k is the number of agents. pass@k: at least one last answer is right; avg@k: the share that is;
-    cons@k: more than half are; vote@k: the most common answer is (needs the answers).
+    cons@k: more than half are; vote@k: the most common answer is (needs the answers). An agent
+    without a valid answer, or who never spoke, is wrong.
     """
-    rows = [_last_marks(t, marks) for t, marks in zip(transcripts, correct, strict=True)]
     finals = [_final_turns(t) for t in transcripts]
-    k = max((len(row) for row in rows), default=0)
+    k = max((t.protocol.agents for t in transcripts), default=0)
+    rows = [
+        [marks.get(turn.id, 0.0) if turn else 0.0 for turn in turns]
+        for turns, marks in zip(finals, correct, strict=True)
+    ]
     metrics = {
-        "format": _mean([turn.ok for turns in finals for turn in turns]),
-        "correct": _mean([mark for row in rows for mark in row.values()]),
-        f"pass@{k}": _mean([max(row.values(), default=0) >= 1 for row in rows]),
-        f"avg@{k}": _mean([_mean(list(row.values())) for row in rows]),
-        f"cons@{k}": _mean([sum(v >= 1 for v in row.values()) > len(row) / 2 for row in rows]),
+        "format": _mean([turn.ok for turns in finals for turn in turns if turn]),
+        "correct": _mean([mark for row in rows for mark in row]),
+        f"pass@{k}": _mean([max(row) >= 1 for row in rows]),
+        f"avg@{k}": _mean([_mean(row) for row in rows]),
+        f"cons@{k}": _mean([sum(mark >= 1 for mark in row) > len(row) / 2 for row in rows]),
     }
     if answers:
-        pairs = zip(rows, answers, strict=True)
-        metrics[f"vote@{k}"] = _mean([_plurality_right(row, said) for row, said in pairs])
+        metrics[f"vote@{k}"] = _mean(
+            [
+                _plurality_right(turns, row, said)
+                for turns, row, said in zip(finals, rows, answers, strict=True)
+            ]
+        )
     return {f"train_{dataset}/{name}": value for name, value in metrics.items()} | {
         "health/vote_truth_accuracy": vote_truth_accuracy(transcripts, correct)
     }
@@ -106,27 +114,25 @@ def vote_truth_accuracy(transcripts: Sequence[Transcript], correct: Sequence[Cor
     return _mean(marks)
 
 
-def _final_turns(transcript: Transcript) -> list[Turn]:
-    """The last turn of every seat in which it had to give a solution."""
-    last: dict[int, Turn] = {}
+def _final_turns(transcript: Transcript) -> list[Turn | None]:
+    """The last turn of every agent in which it had to give a solution; None if it never spoke."""
+    last: list[Turn | None] = [None] * transcript.protocol.agents
     for turn in transcript.turns:
         if transcript.kind(turn) == "speak":
             last[turn.id.seat] = turn
-    return list(last.values())
+    return last
 
 
-def _last_marks(transcript: Transcript, correct: Correct) -> dict[TurnId, float]:
-    """The marks of the last answers; no valid answer is a wrong one."""
-    return {turn.id: correct.get(turn.id, 0.0) for turn in _final_turns(transcript)}
-
-
-def _plurality_right(row: Mapping[TurnId, float], answers: Mapping[TurnId, str]) -> bool:
+def _plurality_right(
+    turns: Sequence[Turn | None], row: Sequence[float], answers: Mapping[TurnId, str]
+) -> bool:
     """Ties go to the answer that was given by the lowest seat."""
-    counted = Counter(answers[turn] for turn in row if turn in answers)
+    said = [answers.get(turn.id) if turn else None for turn in turns]
+    counted = Counter(answer for answer in said if answer is not None)
     if not counted:
         return False
     top = counted.most_common(1)[0][0]
-    return any(mark >= 1 for turn, mark in row.items() if answers.get(turn) == top)
+    return any(mark >= 1 for answer, mark in zip(said, row, strict=True) if answer == top)
 
 
 def _signal_share(scores: Scores, stream: str) -> float:

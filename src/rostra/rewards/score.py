@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from rostra.debate.peer import Consensus, PeerRules, RewardName
 from rostra.debate.transcript import Transcript
@@ -94,6 +94,8 @@ def score(
             advantages = batch_advantages(rewards, scale=rules.scale)
         case "role_ema":
             advantages = role_advantages(rewards, baseline, scale=rules.scale)
+        case _:
+            assert_never(rules.baseline)
     return Scores(rewards, advantages, baseline.updated(rewards))
 
 

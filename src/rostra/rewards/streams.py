@@ -21,7 +21,7 @@ def gen_rewards(votes: Iterable[Vote]) -> dict[TurnId, float]:
     """r = 2 f / (f + g) - 1 for each turn with votes; f for, g against, a tie half of each."""
     for_ = defaultdict[TurnId, float](float)
     total = defaultdict[TurnId, int](int)
-    for vote in votes:
+    for vote in _impartial(votes):
         for turn in (vote.a, vote.b):
             total[turn] += 1
         if vote.op == "=":
@@ -39,7 +39,7 @@ def judge_rewards(votes: Iterable[Vote], consensus: Consensus) -> dict[TurnId, f
     leave_one_out: the majority of the other judges of the pair; without another judge a vote has
     no signal. majority: of all judges, the voter included.
     """
-    votes = list(votes)
+    votes = _impartial(votes)
     balance = defaultdict[tuple[TurnId, TurnId], int](int)
     judges = defaultdict[tuple[TurnId, TurnId], int](int)
     own_balance = defaultdict[tuple[int, TurnId, TurnId], int](int)
@@ -61,6 +61,11 @@ def judge_rewards(votes: Iterable[Vote], consensus: Consensus) -> dict[TurnId, f
         if others:
             scores[vote.author].append(sign * ((verdict > 0) - (verdict < 0)))
     return {turn: sum(marks) / len(marks) for turn, marks in scores.items()}
+
+
+def _impartial(votes: Iterable[Vote]) -> list[Vote]:
+    """Votes whose author is not a side. Reading comparisons drops the others already."""
+    return [v for v in votes if v.author.seat not in (v.a.seat, v.b.seat)]
 
 
 def _directed(vote: Vote) -> tuple[TurnId, TurnId, int]:

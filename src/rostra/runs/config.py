@@ -57,31 +57,32 @@ def peer_rules(
             raise ConfigError(f"{file}: [protocol]: {what}; settings go under [protocol]")
         table = _with_prompt_files(table, file)
         preset = table.pop("preset", preset)
-    if preset not in PRESETS:
+    if not isinstance(preset, str) or preset not in PRESETS:
         where = f"{file}: [protocol] preset" if file else "protocol"
         raise ConfigError(
             f"{where}: {preset!r} is not known{did_you_mean(str(preset), PRESETS)} "
             f"(there are: {', '.join(PRESETS)})"
         )
-    base = PRESETS[preset]()
-    _check_keys(table, f"{file}: [protocol] ")
-    _check_keys(settings or {}, "protocol: ")
-    where = f"{file}: [protocol] " if file and not settings else "protocol: "
+    rules = PRESETS[preset]()
+    rules = _changed(rules, table, f"{file}: [protocol] ")
+    return _changed(rules, settings or {}, "protocol: ")
+
+
+def _changed(rules: PeerRules, changes: Mapping[str, Any], where: str) -> PeerRules:
+    """Rules with some settings changed; what is wrong with those, and where they stand."""
+    known = tuple(f.name for f in fields(PeerRules))
+    for key in changes:
+        if key not in known:
+            name = key if key.isprintable() else repr(key)
+            raise ConfigError(f"{where}{name}: unknown key{did_you_mean(key, known)}")
     try:
-        return _RULES.validate_python({**asdict(base), **table, **(settings or {})})
+        if isinstance(changes.get("stop"), list):
+            check_stop(changes["stop"])
+        return _RULES.validate_python({**asdict(rules), **changes})
     except ValidationError as error:
         raise ConfigError(f"{where}{first_error(error)}") from None
     except ConfigError as error:
         raise ConfigError(f"{where}{error}") from None
-
-
-def _check_keys(table: Mapping[str, Any], where: str) -> None:
-    known = tuple(f.name for f in fields(PeerRules))
-    for key in table:
-        if key not in known:
-            raise ConfigError(f"{where}{key}: unknown key{did_you_mean(key, known)}")
-    if isinstance(table.get("stop"), list):
-        check_stop(table["stop"])
 
 
 def _with_prompt_files(table: Mapping[str, Any], file: Path) -> dict[str, Any]:

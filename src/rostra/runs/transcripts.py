@@ -5,16 +5,16 @@ tokens. Sections, votes and the outcome are written for readers; on reading, the
 to the rules once more, so a file that contradicts itself is noticed.
 """
 
-import io
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import zstandard
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from rostra.debate.peer import PeerRules
 from rostra.debate.protocol import Protocol
@@ -32,6 +32,9 @@ FORMAT = "rostra.transcript"
 VERSION = 1
 
 
+Int32 = Annotated[int, Field(ge=0, lt=2**31)]
+
+
 class TurnRecord(BaseModel):
     """A turn as it is stored."""
 
@@ -44,10 +47,10 @@ class TurnRecord(BaseModel):
     seen: list[str]
     extends: str | None
     temperature: float
-    observation: list[int]
-    tokens: list[int]
+    observation: list[Int32]
+    tokens: list[Int32]
     logprobs: list[float]
-    starts: list[int]
+    starts: list[Int32]
     sections: dict[str, str] = {}
     error: str | None = None
 
@@ -91,10 +94,17 @@ def to_data(transcript: Transcript) -> dict[str, Any]:
         "rules": asdict(transcript.rules) if transcript.rules else None,
         "protocol": None if transcript.rules else asdict(transcript.protocol),
         "seed": transcript.seed,
+        **_written(transcript),
+        "turns": [_turn_data(turn) for turn in transcript.turns],
+    }
+
+
+def _written(transcript: Transcript) -> dict[str, Any]:
+    """What follows from the turns, written for readers."""
+    return {
         "outcome": asdict(transcript.outcome),
         "votes": [str(vote) for vote in transcript.votes],
         "verdicts": [asdict(verdict) for verdict in transcript.verdicts],
-        "turns": [_turn_data(turn) for turn in transcript.turns],
     }
 
 
@@ -130,16 +140,30 @@ def from_data(data: Mapping[str, Any]) -> Transcript:
         record = _RECORD.validate_python(data)
     except ValidationError as error:
         raise DataError(f"not a valid transcript: {first_error(error)}") from None
+    except RostraError as error:
+        raise DataError(f"not a valid transcript: {error}") from None
     if record.rules is None and record.protocol is None:
         raise DataError("not a valid transcript: it has neither rules nor a protocol")
+    try:
+        transcript = _replay(record)
+    except RostraError as error:
+        raise DataError(f"not a valid transcript: {error}") from None
+    for name in ("votes", "verdicts", "outcome"):
+        if json.loads(json.dumps(_written(transcript)[name])) != getattr(record, name):
+            raise DataError(f"its {name} do not follow from its turns; was it edited?")
+    return transcript
+
+
+def _replay(record: TranscriptRecord) -> Transcript:
+    """Submits the stored turns to the rules once more."""
     protocol = record.protocol or (record.rules or PeerRules()).protocol()
     state = State(record.question, protocol, record.seed)
-    for turn in record.turns:
-        state = state.submit(_turn(state, turn))
-    transcript = finish(state, record.rules)
-    if [str(vote) for vote in transcript.votes] != record.votes:
-        raise DataError("its votes do not follow from its turns; was it edited?")
-    return transcript
+    for stored in record.turns:
+        turn = _turn(state, stored)
+        if {n: s.text for n, s in turn.parsed.sections.items()} != stored.sections:
+            raise DataError(f"the sections of turn {turn.id} are not in its text; was it edited?")
+        state = state.submit(turn)
+    return finish(state, record.rules)
 
 
 def _turn(state: State, record: TurnRecord) -> Turn:
@@ -149,10 +173,15 @@ def _turn(state: State, record: TurnRecord) -> Turn:
     if not len(record.tokens) == len(record.logprobs) == len(record.starts):
         raise DataError(f"turn {turn_id} has not as many log-probabilities as tokens")
     seen = tuple(map(TurnId.read, record.seen))
+    extends = TurnId.read(record.extends) if record.extends else None
+    spoken = {turn.id for turn in state.turns}
+    for other in (*seen, *([extends] if extends else [])):
+        if other not in spoken:
+            raise DataError(f"turn {turn_id} refers to turn {other}, which was not spoken before")
     view = View(
         seat=turn_id.seat,
         slot=record.slot,
-        extends=TurnId.read(record.extends) if record.extends else None,
+        extends=extends,
         messages=(),
         seen=seen,
         names=comparable(state.turns, seen, turn_id.seat),
@@ -168,7 +197,7 @@ def _turn(state: State, record: TurnRecord) -> Turn:
         view,
         completion,
         np.array(record.observation, np.int32),
-        extends=view.extends,
+        extends=extends,
         temperature=record.temperature,
     )
 
@@ -190,6 +219,8 @@ def write_transcript(transcript: Transcript, path: Path) -> None:
             part.write_text(text, "utf-8")
         part.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise DataError(f"{path}: cannot be written: {error.strerror}") from None
 
 
@@ -214,15 +245,8 @@ def read_transcripts(path: Path) -> Iterator[Stored]:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
-        with path.open("rb") as file:
-            raw: Any = file
-            if path.suffix == ".zst":
-                raw = io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file))
-            text = io.TextIOWrapper(raw, "utf-8")
-            if ".jsonl" in path.name:
-                yield from enumerate(text, 1)
-            else:
-                yield 1, text.read()
+        raw = path.read_bytes()
+        text = (_decompress(raw) if path.suffix == ".zst" else raw).decode("utf-8")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
@@ -230,7 +254,22 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     except UnicodeDecodeError:
         raise DataError(f"{path}: not UTF-8 text, so not a transcript") from None
     except zstandard.ZstdError:
-        raise DataError(f"{path}: not a whole zstandard file; is it cut short?") from None
+        raise DataError(f"{path}: not a zstandard file") from None
+    except EOFError:
+        raise DataError(f"{path}: cut short") from None
+    yield from enumerate(text.split("\n") if ".jsonl" in path.name else [text], 1)
+
+
+def _decompress(raw: bytes) -> bytes:
+    """All frames of a zstandard file; EOFError when the last one is not whole."""
+    parts = []
+    while raw:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        parts.append(frame.decompress(raw))
+        if not frame.eof:
+            raise EOFError
+        raw = frame.unused_data
+    return b"".join(parts)
 
 
 def _loads(line: str, place: str) -> Transcript:
@@ -240,8 +279,9 @@ def _loads(line: str, place: str) -> Transcript:
         cut = error.pos >= len(line.rstrip()) - 1 or "Unterminated" in error.msg
         what = "cut short" if cut else f"not JSON ({error.msg} at column {error.colno})"
         raise DataError(f"{place}: {what}") from None
-    except RecursionError:
-        raise DataError(f"{place}: not a transcript: nested too deep") from None
+    except (RecursionError, ValueError):
+        # Nested too deep, or a number with thousands of digits.
+        raise DataError(f"{place}: not a transcript") from None
     except RostraError as error:
         raise DataError(f"{place}: {error}") from None
 

@@ -22,7 +22,7 @@ from rostra.rewards.streams import GEN, JUDGE, WHOLE
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 NO_SIGNAL = "·"
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
@@ -38,11 +38,11 @@ class DebatePrinter:
         self._rich = console.is_terminal
 
     def line(self, text: str = "", style: str = "") -> None:
-        self._console.print(Text(text, style), soft_wrap=not self._rich)
+        self._console.print(Text(printable(text), style), soft_wrap=not self._rich)
 
     def opening(self, prompt: str, protocol: Protocol, seed: int) -> None:
         turns = sum(len(slot.seats) for slot in protocol.slots)
-        self.line(printable(prompt), "bold")
+        self.line(prompt, "bold")
         self.line(
             f"{protocol.name}: {_count(len(protocol.seats), 'seat')}, "
             f"{_count(protocol.rounds, 'round')}, at most {_count(turns, 'turn')}, seed {seed}",
@@ -59,7 +59,7 @@ class DebatePrinter:
         self.line()
         self.line(f"{seat.name}{persona}, {when}", f"bold {colour}")
         if turn.parsed.error:
-            self.line(f"  malformed: {printable(turn.parsed.error)}", "red")
+            self.line(f"  malformed: {turn.parsed.error}", "red")
             self._body(turn.text)
             return
         if not turn.parsed.sections:
@@ -112,7 +112,7 @@ class DebatePrinter:
             table.add_column(f"over {seat}", justify="right")
         for a in range(agents):
             cells = [_tally(wins[a][b], ties[a][b]) if a != b else NO_SIGNAL for b in range(agents)]
-            table.add_row(transcript.protocol.seats[a].name, *cells)
+            table.add_row(Text(printable(transcript.protocol.seats[a].name)), *cells)
         self._print("votes: row preferred to column; = for ties", table)
 
     def verdicts(self, verdicts: Sequence[Verdict], protocol: Protocol) -> None:
@@ -136,7 +136,7 @@ class DebatePrinter:
             table.add_column("reward", justify="right")
             for seat in transcript.protocol.seats:
                 key = Key(seat.index, None, WHOLE)
-                table.add_row(seat.name, _cell(rewards, advantages, key))
+                table.add_row(Text(printable(seat.name)), _cell(rewards, advantages, key))
             self._print(f"{rules.reward} (advantage)", table)
             return
         for stream, title in (
@@ -152,7 +152,7 @@ class DebatePrinter:
                 table.add_column(name, justify="right")
             for seat in transcript.protocol.seats:
                 cells = [_cell(rewards, advantages, Key(seat.index, r, stream)) for r in rounds]
-                table.add_row(seat.name, *cells)
+                table.add_row(Text(printable(seat.name)), *cells)
             self._print(title, table)
 
     def summary(self, transcripts: Sequence[Transcript], scores: Scores) -> None:
@@ -162,7 +162,7 @@ class DebatePrinter:
         table.add_column("metric", overflow="fold")
         table.add_column("value", justify="right")
         for name, value in metrics.items():
-            table.add_row(name, NO_SIGNAL if value != value else f"{value:.4f}")
+            table.add_row(Text(printable(name)), NO_SIGNAL if value != value else f"{value:.4f}")
         self._print(f"{_count(len(transcripts), 'debate')}, means", table)
 
     def _table(self) -> Table:

@@ -81,33 +81,29 @@ class _Template(NamedTuple):
     """The whole text as literal, place, literal, place, ..., literal."""
     lines: list[list[str]]
     """The same, line by line."""
-    lone: frozenset[str]
-    """Places that stand alone on a line."""
+    lone: frozenset[int]
+    """The lines that hold nothing but a place."""
 
 
 @lru_cache(maxsize=1024)
 def _template(text: str) -> _Template:
     text = text.strip("\n")
     lines = [_PLACE.split(line) for line in text.split("\n")]
-    lone = frozenset(line[1] for line in lines if len(line) == 3 and not line[0] + line[2])
-    return _Template(_PLACE.split(text), lines, lone)
+    lone = [i for i, line in enumerate(lines) if len(line) == 3 and not line[0] + line[2]]
+    return _Template(_PLACE.split(text), lines, frozenset(lone))
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
     """Fills the places of a template in one pass."""
     template = _template(text)
-    if all(values[place] for place in template.lone):
+    empty = {i for i in template.lone if not str(values[template.lines[i][1]])}
+    if not empty:
         return _join(template.parts, values)
     out: list[str] = []
-    gone = False
-    for line in template.lines:
-        blank = line == [""]
-        if not (gone and blank):
-            gone = len(line) == 3 and line[1] in template.lone and not values[line[1]]
-            if not gone:
-                out.append(_join(line, values))
-        else:
-            gone = False
+    for i, line in enumerate(template.lines):
+        after_empty = i - 1 in empty and line == [""]
+        if i not in empty and not after_empty:
+            out.append(_join(line, values))
     return "\n".join(out)
 
 

@@ -1,0 +1,53 @@
+"""The guide says what is there."""
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FORMULAS = ROOT / "docs" / "formulas.md"
+COMMANDS = ROOT / "docs" / "commands.py"
+
+
+def exists(dotted: str) -> bool:
+    """Whether a dotted name leads to something: modules first, then attributes."""
+    parts = dotted.split(".")
+    for split in range(len(parts), 0, -1):
+        try:
+            thing: object = importlib.import_module(".".join(parts[:split]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[split:]:
+            if not hasattr(thing, name):
+                return False
+            thing = getattr(thing, name)
+        return True
+    return False
+
+
+def test_every_function_of_the_formulas_page_exists() -> None:
+    if not FORMULAS.exists():
+        pytest.skip("docs/formulas.md is not there")
+    names = re.findall(r"`(rostra(?:\.\w+)+)[`(]", FORMULAS.read_text("utf-8"))
+    assert names
+    assert [name for name in names if not exists(name)] == []
+
+
+def test_the_commands_page_is_what_the_help_texts_say() -> None:
+    if not COMMANDS.exists():
+        pytest.skip("docs/commands.py is not there")
+    done = subprocess.run(
+        [sys.executable, str(COMMANDS), "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_links_of_the_readme_lead_to_files() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
+    local = [link.partition("#")[0] for link in links if not re.match(r"[a-z]+:|#", link)]
+    assert [link for link in local if not (ROOT / link).exists()] == []
