@@ -16,7 +16,7 @@ setup: .venv/.installed  ## Make .venv with everything that developing needs
 	@touch $@
 
 demo: setup  ## Play a rehearsed debate and show its votes and rewards
-	@$(BIN)/rostra debate "What is 17 * 24?" --agents 5 --rounds 2 --seed 3
+	@$(BIN)/rostra debate "What is 17 * 24?" --rounds 2
 
 test: check  ## Lint, check types and the order of rooms, run all tests
 	@$(BIN)/pytest --numprocesses 2 --cov --cov-report=

@@ -12,7 +12,8 @@ PAGE = Path(__file__).with_name("commands.md")
 
 def page() -> str:
     """Every command's help, as it is printed at 80 columns."""
-    parts = ["# Commands\n\nWritten by `make docs` from the help texts.\n", _help(["rostra"], rostra)]
+    title = "# Commands\n\nWritten by `make docs` from the help texts.\n"
+    parts = [title, _help(["rostra"], rostra)]
     context = click.Context(rostra, info_name="rostra")
     for name in COMMANDS:
         command = rostra.get_command(context, name)

@@ -1,4 +1,4 @@
-"""Draws docs/images/debate.svg: a rehearsed debate as the terminal shows it, its middle left out."""
+"""Draws docs/images/debate.svg: a rehearsed debate as a terminal shows it, its middle left out."""
 
 import asyncio
 import io
@@ -21,7 +21,7 @@ def main() -> None:
     rules = peer_v2(rounds=2)
     engine = ScriptedEngine(rehearsal())
     player = ModelPlayer(asyncio.run(engine.sampler()), engine.chat)
-    debate = Debate.peer(Question("picture", QUESTION), rules, seed=3)
+    debate = Debate.peer(Question("picture", QUESTION), rules)
     transcript = asyncio.run(play([debate], player)).transcripts[0]
     console = Console(
         record=True, width=96, force_terminal=True, color_system="truecolor", file=io.StringIO()
@@ -38,7 +38,7 @@ def main() -> None:
     scoring = RewardRules.of(rules)
     printer.scores(transcript, score([transcript], scoring), scoring)
     PICTURE.parent.mkdir(exist_ok=True)
-    title = f'rostra debate "{QUESTION}" --rounds 2 --seed 3'
+    title = f'rostra debate "{QUESTION}" --rounds 2'
     drawn = console.export_svg(title=title, unique_id="debate")
     # Without the web fonts and the comment: a picture that fetches nothing.
     drawn = re.sub(r"@font-face \{.*?\}|<!--.*?-->", "", drawn, flags=re.DOTALL)

@@ -1,9 +1,9 @@
-"""How many agents does a judge reward need? A simulation of judges who are right with probability p.
+"""How many agents does a judge reward need? A simulation of judges of known skill.
 
-Claim: nobody judges himself, so a pair of answers has N - 2 judges. Measured against the majority of
-all judges (the published rule), a decided vote is then always +1 at N = 3 and +1 or 0 at N = 4; real
-dissent starts at N = 5. Measured against the others only (leave one out), there is no signal at
-N = 3. No model, no sampling: only the reward functions, on votes whose quality is known.
+Claim: nobody judges himself, so a pair of answers has N - 2 judges. Measured against the majority
+of all judges (the published rule), a decided vote is then always +1 at N = 3 and +1 or 0 at N = 4;
+real dissent starts at N = 5. Measured against the others only (leave one out), there is no signal
+at N = 3. No model, no sampling: only the reward functions, on votes whose quality is known.
 """
 
 import argparse
@@ -75,7 +75,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     rows = [study(n, rule, options.debates, options.seed) for rule in RULES for n in SIZES]
-    print(f"{'rule':<14} {'N':>2}  {'marks':<12} {'signal':>6}  {'mean':>6}  {'corr. with skill':>16}")
+    print(
+        f"{'rule':<14} {'N':>2}  {'marks':<12} {'signal':>6}  {'mean':>6}  {'corr. with skill':>16}"
+    )
     for row in rows:
         shown = {k: "none" if row[k] is None else f"{row[k]:+.3f}" for k in ("mean", "correlation")}
         marks = " ".join(f"{m:+d}" for m in row["marks"]) or "none"

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,15 @@ def test_the_links_of_the_readme_lead_to_files() -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
     local = [link.partition("#")[0] for link in links if not re.match(r"[a-z]+:|#", link)]
     assert [link for link in local if not (ROOT / link).exists()] == []
+
+
+def test_the_output_in_the_readme_is_what_the_demo_prints() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    quoted = re.search(r"`make demo` ends like this:\n\n```\n(.*?)```", text, re.DOTALL)
+    assert quoted
+    line = next(x for x in (ROOT / "Makefile").read_text().splitlines() if "/rostra debate" in x)
+    command = shlex.split(line.partition("/rostra ")[2])
+    told = subprocess.run(
+        [sys.executable, "-m", "rostra", *command], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.endswith(quoted[1])

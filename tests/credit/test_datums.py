@@ -56,7 +56,7 @@ def as_float32(value: float) -> float:
 
 
 def test_answer_tokens_carry_the_gen_advantage_and_comparisons_the_judge_advantage() -> None:
-    (debate,) = rehearse(FIVE, [3])
+    (debate,) = rehearse(FIVE, [0])
     advantages = score([debate], RewardRules()).advantages.groups[0]
     batch = datums([debate], [advantages], normalise="sum")
     checked = 0
@@ -77,7 +77,7 @@ def test_answer_tokens_carry_the_gen_advantage_and_comparisons_the_judge_advanta
 
 
 def test_ballots_carry_the_judge_advantage_on_every_token() -> None:
-    (debate,) = rehearse(FIVE, [3])
+    (debate,) = rehearse(FIVE, [0])
     advantages = score([debate], RewardRules()).advantages.groups[0]
     batch = datums([debate], [advantages], normalise="sum")
     worth = set()
@@ -132,7 +132,7 @@ def test_turns_without_a_signal_weigh_nothing_and_are_not_counted() -> None:
 
 
 def test_prompt_tokens_have_no_weight_no_mask_no_logprob_and_no_stream() -> None:
-    (debate,) = rehearse(FIVE, [3])
+    (debate,) = rehearse(FIVE, [0])
     for datum, turns in zip(scored([debate]).data, debate.by_seat(), strict=True):
         replied = np.zeros(len(datum.targets), bool)
         for spoken in turns:
@@ -149,7 +149,7 @@ def test_prompt_tokens_have_no_weight_no_mask_no_logprob_and_no_stream() -> None
 
 
 def test_inputs_and_targets_are_the_sequence_shifted_by_one() -> None:
-    (debate,) = rehearse(FIVE, [3])
+    (debate,) = rehearse(FIVE, [0])
     for datum, turns in zip(scored([debate]).data, debate.by_seat(), strict=True):
         sequence = whole_tokens(debate, turns[-1])
         assert np.array_equal(datum.inputs, sequence[:-1])
@@ -202,7 +202,7 @@ def test_stream_tokens_are_counted_over_the_batch() -> None:
 
 
 def test_stream_weights_scale_their_streams() -> None:
-    debates = rehearse(FIVE, [3])
+    debates = rehearse(FIVE, [0])
     plain = scored(debates, normalise="sum")
     weighed = scored(debates, normalise="sum", weights={"judge": 0.25})
     for before, after in zip(plain.data, weighed.data, strict=True):

@@ -11,7 +11,8 @@ from rostra.debate.transcript import Transcript, finish
 from rostra.debate.turn import Turn, TurnId
 from rostra.debate.views import View
 from rostra.engines.bytechat import transcribe
-from rostra.errors import ConfigError
+from rostra.errors import ConfigError, DataError
+from rostra.tasks.question import Question
 from tests.playing import Line, begin, play_judged, question, say, take
 
 BACKGROUND = "The lighthouse keeper hid the letter under the third stair."
@@ -237,3 +238,8 @@ def test_a_branch_remembers_its_own_speech_and_not_that_of_its_twin() -> None:
         for reader in ((0, 1), (1, 1), (2, 2)):
             assert own in prompt(transcript, *reader)
             assert twin not in prompt(transcript, *reader)
+
+
+def test_a_question_without_an_answer_for_each_side_is_refused() -> None:
+    with pytest.raises(DataError, match="has 1 choices; debate needs one for each side"):
+        State(Question("q", "Who did it?", choices=("the cook",)), debate())

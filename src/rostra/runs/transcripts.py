@@ -33,6 +33,7 @@ VERSION = 1
 
 
 Int32 = Annotated[int, Field(ge=0, lt=2**31)]
+Logprob = Annotated[float, Field(ge=-1e9, le=1e9)]
 
 
 class TurnRecord(BaseModel):
@@ -41,15 +42,15 @@ class TurnRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str
-    slot: int
+    slot: Int32
     text: str
     stop_reason: StopReason
     seen: list[str]
     extends: str | None
-    temperature: float
+    temperature: Annotated[float, Field(ge=0, le=1e6)]
     observation: list[Int32]
     tokens: list[Int32]
-    logprobs: list[float]
+    logprobs: list[Logprob]
     starts: list[Int32]
     sections: dict[str, str] = {}
     error: str | None = None
@@ -279,9 +280,10 @@ def _loads(line: str, place: str) -> Transcript:
         cut = error.pos >= len(line.rstrip()) - 1 or "Unterminated" in error.msg
         what = "cut short" if cut else f"not JSON ({error.msg} at column {error.colno})"
         raise DataError(f"{place}: {what}") from None
-    except (RecursionError, ValueError):
-        # Nested too deep, or a number with thousands of digits.
-        raise DataError(f"{place}: not a transcript") from None
+    except RecursionError:
+        raise DataError(f"{place}: not a transcript: nested too deep") from None
+    except ValueError:
+        raise DataError(f"{place}: not a transcript: a number with too many digits") from None
     except RostraError as error:
         raise DataError(f"{place}: {error}") from None
 

@@ -189,4 +189,11 @@ def _tally(wins: int, ties: int) -> str:
 
 def _cell(rewards: Mapping[Key, float | None], advantages: Mapping[Key, float], key: Key) -> str:
     reward = rewards.get(key)
-    return NO_SIGNAL if reward is None else f"{reward:+.2f} ({advantages[key]:+.2f})"
+    if reward is None:
+        return NO_SIGNAL
+    return f"{_unsigned_zero(reward):+.2f} ({_unsigned_zero(advantages[key]):+.2f})"
+
+
+def _unsigned_zero(value: float) -> float:
+    """Rounded as shown, and +0.00 rather than -0.00."""
+    return round(value, 2) + 0.0
