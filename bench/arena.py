@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from itertools import combinations
 from pathlib import Path
 
 from machine import describe
@@ -28,8 +29,6 @@ REPEATS = 3
 RESULTS = Path(__file__).parent / "results" / "arena.json"
 
 EVALUATION = "Agent 1 carries correctly and checks the result. " * 3
-COMPARISON = "\n".join(f"Agent {a} > Agent {b}" for a in range(5) for b in range(a + 1, 5))
-JUDGEMENT = f"<evaluation>{EVALUATION}</evaluation>\n<comparison>{COMPARISON}</comparison>"
 SOLUTION = f"<solution>Seventeen times twenty-four. {'Step by step. ' * 8}\\boxed{{408}}</solution>"
 
 PARTS = {
@@ -40,10 +39,24 @@ PARTS = {
 }
 
 
+def judgement(seat: int) -> str:
+    """An evaluation, and a comparison of every pair of others: six votes."""
+    pairs = combinations([i for i in range(5) if i != seat], 2)
+    lines = "\n".join(f"Agent {a} > Agent {b}" for a, b in pairs)
+    return f"<evaluation>{EVALUATION}</evaluation>\n<comparison>{lines}</comparison>"
+
+
+BALLOTS = [judgement(seat) for seat in range(5)]
+TURNS = [f"{SOLUTION}\n{ballot}" for ballot in BALLOTS]
+NUMBER = len("?You are Agent ")
+"""Where the prompt says which agent it speaks to."""
+
+
 def reply(prompt: Prompt, seed: int) -> str:
     """Solves unless it is asked for a ballot, which ends in another list of sections."""
+    seat = int(prompt.tokens[NUMBER]) - ord("0")
     asked = prompt.tokens[-60:].astype("uint8").tobytes()
-    return JUDGEMENT if b"<solution>" not in asked else f"{SOLUTION}\n{JUDGEMENT}"
+    return TURNS[seat] if b"<solution>" in asked else BALLOTS[seat]
 
 
 def debates(n: int) -> list[Debate]:
@@ -52,18 +65,17 @@ def debates(n: int) -> list[Debate]:
     return [Debate(Question(str(i), f"What is {i} * 24?"), protocol, i, rules) for i in range(n)]
 
 
-async def run(n: int) -> tuple[float, int]:
-    """Seconds and turns for n debates, all in flight at once."""
+async def run(n: int) -> float:
+    """Seconds for n debates, all in flight at once."""
     engine = ScriptedEngine(reply)
     player = ModelPlayer(await engine.sampler(), engine.chat)
     jobs = debates(n)
     start = time.perf_counter()
     played = await play(jobs, player, concurrency=n)
     seconds = time.perf_counter() - start
-    turns = sum(len(t.turns) for t in played.transcripts)
-    assert len(played.transcripts) == n and turns == 20 * n
-    assert all(turn.ok for turn in played.transcripts[0].turns)
-    return seconds, turns
+    assert sum(len(t.turns) for t in played.transcripts) == 20 * n
+    assert len(played.transcripts[0].votes) == 3 * 5 * 6
+    return seconds
 
 
 def measure(n: int) -> None:
@@ -71,9 +83,9 @@ def measure(n: int) -> None:
     gc.set_threshold(50_000, 20, 50)  # as the command line does
     asyncio.run(run(50))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    seconds, turns = asyncio.run(run(n))
+    seconds = asyncio.run(run(n))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"seconds": seconds, "turns": turns, "before_kb": before, "peak_kb": peak}))
+    print(json.dumps({"seconds": seconds, "before_kb": before, "peak_kb": peak}))
 
 
 def profile(n: int = 300) -> dict[str, float]:
@@ -99,18 +111,21 @@ def main() -> None:
         measure(options.size)
         return
     rows = []
-    print(f"{'in flight':>9}  {'debates/s':>9}  {'us/turn':>7}  {'peak MB':>7}  {'KB/debate':>9}")
-    for n in SIZES[:-1] if options.quick else SIZES:
+    sizes = SIZES[:-1] if options.quick else SIZES
+    runs: dict[int, list[dict[str, float]]] = {n: [] for n in sizes}
+    for n in sizes * REPEATS:  # in turns, because a shared machine changes its pace
         command = [sys.executable, __file__, "--size", str(n)]
-        runs = [json.loads(subprocess.check_output(command)) for _ in range(REPEATS)]
-        seconds = statistics.median(r["seconds"] for r in runs)
-        peak = max(r["peak_kb"] for r in runs)
+        runs[n].append(json.loads(subprocess.check_output(command)))
+    print(f"{'in flight':>9}  {'debates/s':>9}  {'us/turn':>7}  {'peak MB':>7}  {'KB/debate':>9}")
+    for n in sizes:
+        seconds = statistics.median(r["seconds"] for r in runs[n])
+        peak = max(r["peak_kb"] for r in runs[n])
         row = {
             "debates": n,
             "debates_per_second": round(n / seconds, 1),
-            "microseconds_per_turn": round(seconds / runs[0]["turns"] * 1e6, 1),
+            "microseconds_per_turn": round(seconds / (20 * n) * 1e6, 1),
             "peak_mb": round(peak / 1024),
-            "kb_per_debate": round((peak - runs[0]["before_kb"]) / n, 1),
+            "kb_per_debate": round((peak - runs[n][0]["before_kb"]) / n, 1),
         }
         rows.append(row)
         print(

@@ -70,8 +70,9 @@ class State:
         """The seats that may speak now; nobody once the debate is over."""
         if self.outcome:
             return ()
-        spoken = {t.id.seat for t in self.turns if t.slot == self.slot}
-        return tuple([seat for seat in self.protocol.slots[self.slot].seats if seat not in spoken])
+        seats = self.protocol.slots[self.slot].seats
+        spoken = [t.id.seat for t in self.turns[-len(seats) :] if t.slot == self.slot]
+        return tuple([seat for seat in seats if seat not in spoken]) if spoken else seats
 
     def view(self, seat: int) -> View:
         """What the seat sees now. Turns of the same slot are never in it."""
@@ -133,7 +134,7 @@ class State:
             read = (*verdicts, read_verdict(turn, self.protocol))
             verdicts = tuple(sorted(read, key=lambda v: (v.author.round, v.author.seat)))
         turns = (*self.turns, turn)
-        if len(slot.seats) > 1:
+        if self.turns and _place(self.turns[-1]) > _place(turn):
             turns = tuple(sorted(turns, key=_place))
         state = State(
             self.question,

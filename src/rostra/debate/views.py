@@ -43,13 +43,15 @@ def view(state: State, seat: int, slot: int) -> View:
     opening = state.protocol.slots[slot]
     if opening.sees.rounds >= 0:
         return _window(state, seat, slot)
-    own = [t for t in state.turns if t.id.seat == seat and t.slot < slot]
-    if not own:
+    last = next((t for t in reversed(state.turns) if t.id.seat == seat and t.slot < slot), None)
+    if last is None:
         return _opened(state, seat, slot, _shuffled(state, seat, slot, 0))
-    last = own[-1]
     order = _shuffled(state, seat, slot, last.slot)
-    seen = (*last.seen, last.id, *[t.id for t in order])
-    names = comparable(state.turns, seen, seat)
+    fresh = [t.id for t in order]
+    seen = (*last.seen, last.id, *fresh)
+    # A name stands for what it stood for before, unless its seat has spoken since.
+    names = {s: t for s, t in last.names.items() if s not in {i.seat for i in fresh}}
+    names |= comparable(order, fresh, seat)
     turns = "\n\n".join([state.shown[t.id] for t in order])
     task = _task(state, seat, slot, names)
     text = _render(state, seat, "next", turns=turns, task=task)

@@ -35,7 +35,13 @@ def comparable(turns: Sequence[Turn], seen: Sequence[TurnId], author: int) -> di
     A seat whose latest turn is malformed showed no answer there, so its name stands for nothing.
     """
     shown = set(seen)
-    latest = {t.id.seat: t for t in turns if t.id in shown and t.id.seat != author}
+    latest: dict[int, Turn] = {}
+    for turn in turns:
+        seat = turn.id.seat
+        if seat != author and turn.id in shown:
+            known = latest.get(seat)
+            if known is None or known.slot < turn.slot:
+                latest[seat] = turn
     return {seat: turn.id for seat, turn in latest.items() if "solution" in turn.parsed.sections}
 
 
