@@ -154,9 +154,9 @@ class _Table:
     async def _attempt(self, index: int, attempt: int, debate: Debate) -> Transcript:
         state = State(debate.question, debate.protocol, debate.seed)
 
-        async def take_turn(view: View) -> None:
+        async def take_turn(opened: State, view: View) -> None:
             nonlocal state
-            reply = await self._ask(state, view)
+            reply = await self._ask(opened, view)
             turn = state.turn(
                 view,
                 reply.completion,
@@ -171,9 +171,9 @@ class _Table:
         while seats := state.open_slots():
             views = [state.view(seat) for seat in seats]
             if len(views) == 1:
-                await take_turn(views[0])
-                continue
-            await _together([take_turn(view) for view in views])
+                await take_turn(state, views[0])
+            else:
+                await _together([take_turn(state, view) for view in views])
         return finish(state, debate.rules)
 
     async def _ask(self, state: State, view: View) -> Reply:

@@ -18,7 +18,7 @@ from rostra.engines.arrays import FloatArray, IntArray
 from rostra.engines.bytechat import END, ByteChat
 from rostra.engines.sampling import Completion, SamplingParams
 from rostra.errors import ArenaError, EngineError
-from rostra.players.model import ModelPlayer
+from rostra.players.model import ModelPlayer, check_completion
 from rostra.players.scripted import ScriptedPlayer
 from tests.playing import (
     MALFORMED,
@@ -250,3 +250,19 @@ def test_a_script_that_is_a_function_sees_the_debate_and_the_view() -> None:
     assert [t.section("solution") for t in transcript.turns] == [
         f"seat {i} has seen {i} of {i} turns" for i in range(3)
     ]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "logprobs", "says"),
+    [
+        ([1, 2, 3], [-0.5, -0.5], "3 tokens with 2 log-probabilities"),
+        ([1, 2], [-0.5, float("nan")], "not a number"),
+        ([1, 2], [-0.5, float("-inf")], "not a number"),
+    ],
+)
+def test_a_reply_that_could_not_be_trained_on_is_refused(
+    tokens: list[int], logprobs: list[float], says: str
+) -> None:
+    arrays = (np.array(tokens), np.array(logprobs), np.arange(len(tokens)))
+    with pytest.raises(EngineError, match=says):
+        check_completion(Completion("ab", *arrays, "stop"))

@@ -103,7 +103,7 @@ class State:
         comparison = parsed.sections.get("comparison")
         comparisons = Comparisons()
         if comparison:
-            comparisons = read_comparisons(comparison.text, seen.seat, self.protocol.agents)
+            comparisons = read_comparisons(comparison.text, seen.seat, len(self.protocol.seats))
         if temperature is None:
             temperature = self.protocol.seats[seen.seat].temperature
         return Turn(

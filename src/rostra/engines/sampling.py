@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, Protocol
 
 from rostra.engines.arrays import FloatArray, IntArray
@@ -28,7 +29,8 @@ class SamplingParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_stop(self.stop)
+        if self.stop:
+            _check_known_stop(self.stop)
         if self.max_tokens < 1:
             raise ConfigError(f"max_tokens = {self.max_tokens}: must be at least 1")
         if not 0 <= self.temperature < math.inf:
@@ -37,6 +39,12 @@ class SamplingParams:
             raise ConfigError(f"top_p = {self.top_p}: must be above 0 and at most 1")
         if self.top_k < 0:
             raise ConfigError(f"top_k = {self.top_k}: must be 0 (off) or more")
+
+
+@lru_cache(maxsize=256)
+def _check_known_stop(stop: Stop) -> None:
+    """The same few stop lists come with every request."""
+    check_stop(stop)
 
 
 def check_stop(stop: Sequence[object]) -> None:
