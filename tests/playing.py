@@ -18,8 +18,7 @@ from rostra.engines.arrays import FloatArray, IntArray
 from rostra.engines.bytechat import ByteChat, encode
 from rostra.engines.chat import ChatFormat, Message
 from rostra.engines.sampling import Completion, Sampler, SamplingParams, StopReason
-from rostra.engines.scripted import Reply as Script
-from rostra.engines.scripted import ScriptedEngine
+from rostra.engines.scripted import Script, ScriptedEngine
 from rostra.players.model import ModelPlayer
 from rostra.players.player import Player, Reply
 from rostra.players.scripted import ScriptedPlayer

@@ -3,19 +3,23 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
 from rostra.arena import Debate, Failure, Heard, Played, play
 from rostra.debate.judged import consultancy
 from rostra.debate.peer import peer_v1, peer_v2
+from rostra.debate.state import State
 from rostra.debate.transcript import Transcript
+from rostra.debate.views import View
 from rostra.engines.arrays import FloatArray, IntArray
 from rostra.engines.bytechat import ByteChat, transcribe
 from rostra.engines.sampling import Completion, SamplingParams
 from rostra.engines.scripted import ScriptedEngine, ScriptedSampler
 from rostra.errors import ArenaError, ConfigError, EngineError, EngineUnavailable, RuleError
 from rostra.players.model import ModelPlayer
+from rostra.players.player import Reply
 from rostra.players.rehearsal import rehearsal
 from rostra.players.scripted import ScriptedPlayer
 from rostra.tasks.question import Question
@@ -563,3 +567,37 @@ def test_watchers_hear_every_turn_with_the_debate_it_belongs_to() -> None:
         assert turns == {t.id: t for t in transcript.turns}
     assert all(e.turn in e.state.turns for e in heard)
     assert all(e.turn.id in e.state.ballots for e in heard)
+
+
+def test_a_failure_keeps_what_was_said_before_it() -> None:
+    async def fail(text: str, params: SamplingParams) -> None:
+        if "The debate is over" in text and about(text, 1, 0):
+            raise EngineError("no room for the ballot")
+
+    player, _ = studio(fail)
+    [failure] = run(play(debates(2), player, retries=0)).failures
+    assert [str(turn.id) for turn in failure.turns][:3] == ["0.0", "1.0", "2.0"]
+    assert all(turn.ok for turn in failure.turns)
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_a_time_limit_has_to_be_a_time(limit: float) -> None:
+    player, _ = studio()
+    with pytest.raises(ConfigError, match="turn_timeout"):
+        run(play(debates(1), player, turn_timeout=limit))
+
+
+def test_a_reply_with_too_few_logprobs_fails_its_debate_only() -> None:
+    class Careless(ScriptedPlayer):
+        async def speak(self, state: State, view: View) -> Reply:
+            reply = await super().speak(state, view)
+            if state.question.id != "q1":
+                return reply
+            short = replace(reply.completion, logprobs=reply.completion.logprobs[1:])
+            return replace(reply, completion=short)
+
+    player = Careless(lambda state, view: "nothing that could be read")
+    played = run(play(debates(3), player, retries=1))
+    [failure] = played.failures
+    assert failure.debate.question.id == "q1"
+    assert "log-probabilities" in str(failure.cause)

@@ -1,8 +1,9 @@
 """Plays many debates at once. The only place that waits for turns.
 
-One supervisor owns every task. A seat that raises fails its debate: its siblings are cancelled and
-awaited, and the debate is played again, whole, with the same seeds. A debate that keeps failing is
-given up and counted. Anything else that raises is a bug or a dead engine, and ends everything.
+One supervisor owns every task. An engine that fails at a turn fails its debate: the other seats are
+cancelled and awaited, and the debate is played again, whole, with the same seeds. A debate that
+keeps failing is given up and counted. Anything else that raises, a bug or a dead engine, ends
+everything at once.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from rostra.debate.transcript import Transcript, finish
 from rostra.debate.turn import Turn
 from rostra.debate.views import View
 from rostra.errors import ArenaError, ConfigError, EngineError, EngineUnavailable, RostraError
-from rostra.players.player import Player, Reply
+from rostra.players.player import Player, Reply, check_completion
 from rostra.tasks.question import Question
 
 
@@ -54,6 +55,8 @@ class Failure:
     debate: Debate
     attempts: int
     cause: BaseException
+    turns: tuple[Turn, ...] = field(repr=False)
+    """What was said in the last attempt before it failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ class Played:
 class _SeatFailed(Exception):
     """A player raised; the cause is attached."""
 
+    turns: tuple[Turn, ...] = ()
+
 
 async def play(
     debates: Iterable[Debate],
@@ -94,13 +99,15 @@ async def play(
     """
     if concurrency < 1 or retries < 0:
         raise ConfigError(f"concurrency = {concurrency}, retries = {retries}: at least 1 and 0")
-    table = _Table(players, retries, turn_timeout, watch)
+    if turn_timeout is not None and not turn_timeout > 0:
+        raise ConfigError(f"turn_timeout = {turn_timeout}: must be above 0 seconds")
+    arena = _Arena(players, retries, turn_timeout, watch)
     waiting = enumerate(debates)
     workers = min(concurrency, len(debates)) if isinstance(debates, Sized) else concurrency
 
     async def work() -> None:
         for index, debate in waiting:
-            table.results[index] = await table.play(index, debate)
+            arena.results[index] = await arena.play(index, debate)
 
     crash: BaseException | None = None
     try:
@@ -111,7 +118,7 @@ async def play(
         crash = _weightiest(group.exceptions)
     if crash:
         raise crash  # outside the handler, so that it keeps the cause it has
-    played = Played([table.results[i] for i in sorted(table.results)], table.retried)
+    played = Played([arena.results[i] for i in sorted(arena.results)], arena.retried)
     if played.failures and not played.transcripts:
         cause = played.failures[0].cause
         raise ArenaError(
@@ -121,7 +128,7 @@ async def play(
     return played
 
 
-class _Table:
+class _Arena:
     """What the workers share."""
 
     def __init__(
@@ -148,7 +155,7 @@ class _Table:
                 attempt += 1
                 if attempt > self._retries:
                     assert failed.__cause__ is not None
-                    return Failure(debate, attempt, failed.__cause__)
+                    return Failure(debate, attempt, failed.__cause__, failed.turns)
                 self.retried += 1
 
     async def _attempt(self, index: int, attempt: int, debate: Debate) -> Transcript:
@@ -168,12 +175,16 @@ class _Table:
             if self._watch:
                 self._watch(Heard(index, attempt, turn, state))
 
-        while seats := state.open_slots():
-            views = [state.view(seat) for seat in seats]
-            if len(views) == 1:
-                await take_turn(state, views[0])
-            else:
-                await _together([take_turn(state, view) for view in views])
+        try:
+            while seats := state.open_slots():
+                views = [state.view(seat) for seat in seats]
+                if len(views) == 1:
+                    await take_turn(state, views[0])
+                else:
+                    await _together([take_turn(state, view) for view in views])
+        except _SeatFailed as failed:
+            failed.turns = state.turns
+            raise
         return finish(state, debate.rules)
 
     async def _ask(self, state: State, view: View) -> Reply:
@@ -182,9 +193,12 @@ class _Table:
         limit = self._turn_timeout
         try:
             if limit is None:
-                return await player.speak(state, view)
-            async with asyncio.timeout(limit) as clock:
-                return await player.speak(state, view)
+                reply = await player.speak(state, view)
+            else:
+                async with asyncio.timeout(limit) as clock:
+                    reply = await player.speak(state, view)
+            check_completion(reply.completion)
+            return reply
         except TimeoutError as error:
             if limit is not None and clock.expired():
                 late = EngineError(f"no reply from seat {view.seat} within {limit:g} s")

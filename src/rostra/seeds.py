@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 def derive(*counters: int | str) -> int:
     """A 63-bit seed from a path of counters, such as (run seed, step, question, seat, round)."""
-    key = repr(counters).encode()
+    key = repr(tuple([c if isinstance(c, str) else int(c) for c in counters])).encode()
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") >> 1
 
 

@@ -1,5 +1,6 @@
 """The commands, as a person or a pipe meets them."""
 
+import asyncio
 import gc
 import io
 import json
@@ -22,6 +23,10 @@ from rich.cells import cell_len
 from rostra.arena import Debate
 from rostra.cli import main
 from rostra.debate.judged import consultancy
+from rostra.debate.peer import peer_v2
+from rostra.engines.scripted import ScriptedEngine
+from rostra.players.model import ModelPlayer
+from rostra.players.rehearsal import rehearsal
 from rostra.players.scripted import ScriptedPlayer
 from rostra.runs.transcripts import dumps
 from rostra.tasks.question import Question
@@ -413,7 +418,7 @@ def test_a_question_argument_that_is_not_text_is_refused_by_a_process() -> None:
 def test_a_wrong_call_says_how_to_call(arguments: list[str], rostra: Run) -> None:
     done = rostra(*arguments)
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("Usage: rostra")
+    assert re.fullmatch(r"rostra: .+ \(see `rostra[ a-z]* --help`\)\n", done.err)
 
 
 def test_help_lists_every_command_with_its_line(rostra: Run) -> None:
@@ -606,3 +611,65 @@ def test_a_terminal_is_shown_no_escape_sequence_of_a_model(kept: Path, tmp_path:
     assert "\N{REPLACEMENT CHARACTER}[2J" in plain
     assert "\x1b" not in plain
     assert "\x07" not in plain
+
+
+def test_a_mistyped_command_is_answered_with_a_suggestion(rostra: Run) -> None:
+    done = rostra("debat", "x")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("rostra: no command is called 'debat', did you mean debate?")
+    assert done.err.count("\n") == 1
+
+
+def test_a_mistyped_option_is_one_line(rostra: Run) -> None:
+    done = rostra("debate", "x", "--agentz", "5")
+    assert done.code == 2
+    assert "--agents" in done.err and done.err.count("\n") == 1
+
+
+def test_no_command_at_all_shows_the_help(rostra: Run) -> None:
+    done = rostra()
+    assert done.code == 0
+    assert done.out.startswith("Usage: rostra") and "rescore" in done.out
+
+
+def test_rescoring_warns_about_rules_that_say_nothing(rostra: Run, tmp_path: Path) -> None:
+    file = tmp_path / "d.json"
+    assert rostra("debate", "What is 1 + 1?", "--rounds", "1", "--out", file).code == 0
+    done = rostra("rescore", file, "--consensus", "majority")
+    assert done.err.startswith("warning: agents = 5 with consensus = majority")
+    done = rostra("rescore", file, "--reward", "win_rate", "--consensus", "majority")
+    assert done.err == "warning: --consensus has no effect with reward win_rate.\n"
+    assert rostra("rescore", file).err == ""
+
+
+def test_a_penalty_that_is_no_number_is_refused(rostra: Run, tmp_path: Path) -> None:
+    file = tmp_path / "d.json"
+    rostra("debate", "What is 1 + 1?", "--rounds", "1", "--out", file)
+    done = rostra("rescore", file, "--format-penalty", "nan", "--json")
+    assert (done.code, done.out) == (2, "")
+
+
+def test_a_peer_debate_without_settings_is_shown_and_scored_like_any_other(
+    rostra: Run, tmp_path: Path
+) -> None:
+    rules = peer_v2(agents=4, rounds=1)
+    debate = Debate(Question("q", "What is 1 + 1?"), rules.protocol())
+    engine = ScriptedEngine(rehearsal())
+    transcript = played(debate, ModelPlayer(asyncio.run(engine.sampler()), engine.chat))
+    file = tmp_path / "bare.json"
+    file.write_text(dumps(transcript))
+    assert "votes: row preferred to column" in rostra("show", file).out
+    assert "gen reward" in rostra("rescore", file).out
+
+
+def test_an_unwritable_place_is_noticed_before_the_debate(rostra: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = rostra("debate", "What is 1 + 1?", "--out", tmp_path / "file" / "x.json")
+    assert (done.code, done.out) == (2, "")
+    assert "cannot be written" in done.err
+
+
+def test_numbers_are_never_cut_on_a_narrow_terminal() -> None:
+    told = on_a_terminal("debate", "What is 17 * 24?", "--rounds", "3", COLUMNS="40")
+    assert "…" not in told
+    assert len(re.findall(r"[+-]\d\.\d\d \([+-]\d\.\d\d\)", told)) == 5 * (3 + 3)

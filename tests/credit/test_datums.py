@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from rostra.debate.turn import Turn, TurnId
 from rostra.engines.bytechat import ByteChat, decode
 from rostra.engines.scripted import ScriptedEngine
 from rostra.engines.training import Datum
+from rostra.errors import ConfigError
 from rostra.players.model import ModelPlayer
 from rostra.players.rehearsal import rehearsal
 from rostra.rewards.advantages import Key
@@ -324,3 +326,30 @@ def test_advantages_belong_to_their_debates() -> None:
     debates = rehearse(peer_v2(agents=3, rounds=1), range(2))
     with pytest.raises(ValueError):
         datums(debates, [{}])
+
+
+def test_only_the_players_in_training_become_examples() -> None:
+    (debate,) = rehearse(FIVE, [0])
+    seats = tuple(
+        replace(seat, player="policy" if seat.index < 2 else "frozen")
+        for seat in debate.protocol.seats
+    )
+    mixed = replace(debate, protocol=replace(debate.protocol, seats=seats))
+    advantages = score([mixed, mixed], RewardRules()).advantages.groups
+    batch = datums([mixed, mixed], advantages)
+    assert batch.origins == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert len(batch.data) == batch.trajectories == 4
+    assert len(datums([mixed], advantages[:1], players=("policy", "frozen")).data) == 5
+    assert datums([mixed], advantages[:1], players=("nobody",)).data == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"normalise": "mean"}, "normalise = 'mean'"),
+        ({"weights": {"gne": 0.0}}, "weights = 'gne': must be .*did you mean gen?"),
+    ],
+)
+def test_a_weighting_that_does_not_exist_is_refused(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        datums([], [], **wrong)

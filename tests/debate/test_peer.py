@@ -244,3 +244,31 @@ def test_the_persona_is_in_the_system_message_and_only_there_where_there_is_one(
 
 def test_the_token_limit_holds_for_every_slot() -> None:
     assert {s.max_tokens for s in peer_v2(max_tokens=77).protocol().slots} == {77}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"rouns": 3}, "rouns: unknown key, did you mean rounds?"),
+        ({"rounds": "3"}, "rounds = '3': must be a whole number"),
+        ({"rounds": True}, "rounds = True: must be a whole number"),
+        ({"agents": 3.5}, "agents = 3.5: must be a whole number"),
+        ({"closing_ballot": "no"}, "closing_ballot = 'no': must be true or false"),
+        ({"temperature": "hot"}, "temperature = 'hot': must be a number"),
+        ({"personas": ("x",)}, "personas: each has a name"),
+        ({"personas": [Persona("a", "b")]}, "personas = .*: must be a list"),
+        ({"stop": "</x>"}, "stop = '</x>': give a list"),
+        ({"stop": (None,)}, "use strings or token ids"),
+        ({"schedule": "simultanous"}, "did you mean simultaneous?"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        peer_v2(**changes)
+
+
+def test_a_stop_before_the_last_section_is_warned_about() -> None:
+    [warning] = peer_v2(stop=("</solution>",)).warnings()
+    assert warning.startswith("stop holds </solution>, which cuts every reply off")
+    assert peer_v2(stop=("</comparison>",)).warnings() == []
+    assert peer_v2(stop=(7,)).warnings() == []

@@ -111,7 +111,7 @@ def test_the_template_of_a_section_has_no_places() -> None:
 
 
 def test_the_template_of_a_role_is_preferred() -> None:
-    prompts = Prompts({"silent": "({{who}})", "judge.silent": "[{{who}}]", "judge.next": ""})
+    prompts = Prompts({"silent": "({{who}})", "judge.silent": "[{{who}}]"})
     assert prompts.render("silent", who="x") == "(x)"
     assert prompts.render("silent", "debater", who="x") == "(x)"
     assert prompts.render("silent", "judge", who="x") == "[x]"
@@ -175,3 +175,20 @@ def test_suggestions_name_something_close_or_nothing() -> None:
     assert did_you_mean("rouns", ("rounds", "round_robin")) == ", did you mean rounds?"
     assert did_you_mean("rouns", {"rounds": 3}) == ", did you mean rounds?"
     assert did_you_mean("zzz", ("rounds",)) == ""
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "place"),
+    [
+        ("next", "{{task}}", "turns"),
+        ("opening", "hello {{turns}} {{task}}", "question"),
+        ("judge.opening", "{{question}} {{task}}", "turns"),
+        ("turn", "{{who}}", "body"),
+        ("field", "{{section}}", "text"),
+    ],
+)
+def test_a_template_that_would_hide_what_was_said_is_refused(
+    template: str, text: str, place: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"prompt {template}: must hold {{{{{place}}}}}"):
+        Prompts({template: text})

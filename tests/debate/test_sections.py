@@ -298,7 +298,7 @@ def test_a_swallowed_close_leaves_the_wrapping_fence_outside(text: str, expected
         ("a</think><solution>4</solution>", "a"),
         ("<think>a</think><solution>4</solution><think>b</think>", "a\nb"),
         ("<think>a<think>b</think><solution>4</solution>", "ab"),
-        ("<think>a</think>b</think><solution>4</solution>", "a"),
+        ("<think>a</think>b</think><solution>4</solution>", "ab"),
         ("<think>a <solution>4</solution>", "a"),
         ("<think>a", "a"),
         ("nothing", ""),
@@ -440,3 +440,11 @@ def test_a_reply_full_of_hostile_text_is_read_within_a_second(name: str) -> None
     half = HOSTILE[name][:500_000]
     text = f"```\n<solution>{half}</solution><evaluation></evaluation><comparison>{half}\n```"
     assert seconds(lambda: parse(text, SECTIONS[:3], "stop")) < 1.0
+
+
+def test_a_draft_in_nested_thinking_is_no_answer() -> None:
+    text = (
+        "<think>a<think>b</think>c <solution>draft</solution></think>"
+        "<solution>4</solution><comparison>N/A</comparison>"
+    )
+    assert parse(text, ("solution", "comparison"), "stop").sections["solution"].text == "4"

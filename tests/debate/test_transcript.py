@@ -88,7 +88,7 @@ def test_turns_know_what_kind_they_are() -> None:
 
 def test_a_turn_could_compare_when_it_saw_the_answers_of_two_others() -> None:
     transcript = play_peer(peer_v1(agents=4, rounds=2))
-    able = [transcript.could_compare(t) for t in transcript.turns]
+    able = [t.could_compare for t in transcript.turns]
     assert able == [False, False, True, True, True, True, True, True]
 
 
@@ -98,5 +98,5 @@ def test_a_turn_that_saw_only_placeholders_could_not_compare() -> None:
 
     state = say_all(begin(peer_v2(agents=4, rounds=2, closing_ballot=False)), two_fail, slots=2)
     transcript = finish(state)
-    able = {t.id.seat: transcript.could_compare(t) for t in transcript.turns if t.id.round == 1}
+    able = {t.id.seat: t.could_compare for t in transcript.turns if t.id.round == 1}
     assert able == {0: True, 1: True, 2: False, 3: False}

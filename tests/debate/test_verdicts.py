@@ -34,7 +34,8 @@ def read(text: str) -> Verdict:
         ("Debater_C | 60%\nDebater_A | 75%", 0.75),
         ("Debater_A | 750%\nDebater_A | 75%", 0.75),
         ("Debater_A | 100.1%, no: Debater_B | 75%", 0.25),
-        ("Debater_A | 75%\nDebater_B | 99%", 0.75),
+        ("Debater_A | 75%\nSo again: debater_a | 75%", 0.75),
+        ("<think>Debater_B | 80% at first</think>\nDebater_A | 75%", 0.75),
     ],
 )
 def test_a_verdict_gives_each_side_its_share(text: str, first: float) -> None:
@@ -94,3 +95,22 @@ def test_any_text_is_a_probability_or_an_error(text: str) -> None:
 def test_a_megabyte_of_hostile_text_is_judged_within_a_second(name: str) -> None:
     turn = make_turn(2, 2, HOSTILE[name], sections=())
     assert seconds(lambda: read_verdict(turn, PROTOCOL)) < 1.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Debater_A | 75%\nDebater_B | 99%",
+        "Debater_A | 75%, or rather Debater_A | 70%",
+        "Not Debater_A | 10%: I say Debater_B | 95%",
+    ],
+)
+def test_verdicts_that_differ_are_none(text: str) -> None:
+    verdict = read_verdict(make_turn(2, 2, text, sections=()), debate())
+    assert verdict.confidence is None
+    assert verdict.error == "more than one verdict, and they differ"
+
+
+def test_a_verdict_that_was_only_thought_is_none() -> None:
+    thought = make_turn(2, 2, "<think>Debater_A | 75%</think>", sections=())
+    assert read_verdict(thought, debate()).confidence is None

@@ -559,3 +559,13 @@ def test_the_votes_that_open_peers_show_are_those_they_cast(bodies: dict[str, st
         }
         found = read_comparisons(unquoted(last_message(seen)), -1, 10**9)
         assert {tuple(c) for c in found.valid} <= cast
+
+
+def test_earlier_rounds_are_shown_before_later_ones_however_they_are_shuffled() -> None:
+    for seed in range(5):
+        state = begin(peer_v1(agents=5, rounds=2, malformed="mask"), seed=seed)
+        while state.slot < 7:
+            state = say(state, state.open_slots()[0], MALFORMED)
+        text = last_message(state.view(2))
+        rounds = [int(r) for r in re.findall(r"^\[Agent \d+, round (\d+)\]$", text, re.MULTILINE)]
+        assert rounds == [1, 1, 2, 2]

@@ -154,3 +154,10 @@ def test_no_text_makes_reading_a_name_fail_in_another_way(text: str) -> None:
     except DataError:
         return
     assert [seat, round_] == [int(part) for part in text.split(".")]
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
+def test_the_latest_turn_counts_whatever_the_order_of_the_list(order: list[int]) -> None:
+    turns = [make_turn(1, 0), make_turn(1, 1), make_turn(2, 0)]
+    seen = [turn.id for turn in turns]
+    assert comparable([turns[i] for i in order], seen, 0) == {1: TurnId(1, 1), 2: TurnId(2, 0)}

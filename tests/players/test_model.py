@@ -18,7 +18,8 @@ from rostra.engines.arrays import FloatArray, IntArray
 from rostra.engines.bytechat import END, ByteChat
 from rostra.engines.sampling import Completion, SamplingParams
 from rostra.errors import ArenaError, EngineError
-from rostra.players.model import ModelPlayer, check_completion
+from rostra.players.model import ModelPlayer
+from rostra.players.player import check_completion
 from rostra.players.scripted import ScriptedPlayer
 from tests.playing import (
     MALFORMED,

@@ -116,7 +116,7 @@ def test_no_groups_give_no_advantages() -> None:
         role_advantages([], RoleBaseline()),
         group_advantages([], scale=True),
     ):
-        assert advantages == Advantages([], 0)
+        assert advantages == Advantages([], [])
 
 
 def test_the_batch_mean_is_over_all_groups() -> None:

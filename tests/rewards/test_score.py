@@ -1,5 +1,7 @@
 """From transcripts to rewards and advantages, under the rules of a run."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -161,13 +163,42 @@ def test_malformed_steps_of_a_debate_that_goes_on_add_up() -> None:
     assert whole(rewards_of(debate, V1, {})) == [0.0, -2.0, -1.0]
 
 
-def test_in_v1_truth_is_that_of_the_last_marked_answer() -> None:
+def test_in_v1_truth_is_that_of_the_last_answer() -> None:
     debate = scripted(peer_v1(agents=3, rounds=2), {"2.0": "Agent 0 > Agent 1"})
-    marks = {turn("0.0"): 1.0, turn("0.1"): 0.0, turn("1.0"): 1.0}
+    marks = {turn("0.0"): 1.0, turn("0.1"): 0.0, turn("1.0"): 1.0, turn("1.1"): 1.0}
     rules = RewardRules(reward="win_rate", truth=0.25)
     assert whole(rewards_of(debate, rules, marks)) == [0.75, 0.25, 0.0]
+
+
+def test_in_v1_an_unknown_truth_is_no_signal() -> None:
+    debate = scripted(peer_v1(agents=3, rounds=2), {"2.0": "Agent 0 > Agent 1"})
     only_truth = RewardRules(reward="win_rate", truth=1.0)
-    assert whole(rewards_of(debate, only_truth, marks)) == [0.0, 1.0, 0.0]
+    marks = {turn("0.0"): 1.0, turn("0.1"): 0.0, turn("1.0"): 1.0}
+    assert whole(rewards_of(debate, only_truth, marks)) == [0.0, None, None]
+
+
+def test_a_penalty_of_nothing_is_no_signal() -> None:
+    debate = scripted(peer_v2(agents=5, rounds=1))
+    fined = rewards_of(debate, RewardRules(), {})
+    spared = rewards_of(debate, RewardRules(format_penalty=0.0), {})
+    assert fined[Key(0, 1, "judge")] == -0.5
+    assert spared[Key(0, 1, "judge")] is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"reward": "win_rat"}, "reward = 'win_rat': must be .*did you mean win_rate?"),
+        ({"consensus": "loo"}, "consensus = 'loo'"),
+        ({"baseline": "grp"}, "baseline = 'grp': .*did you mean group?"),
+        ({"format_penalty": float("nan")}, "format_penalty = nan"),
+        ({"format_penalty": float("inf")}, "format_penalty = inf"),
+        ({"truth": 1.5}, "truth = 1.5"),
+    ],
+)
+def test_a_rule_that_does_not_exist_is_refused(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        RewardRules(**wrong)
 
 
 # A batch

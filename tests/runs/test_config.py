@@ -58,8 +58,30 @@ def test_presets_without_changes_are_the_presets() -> None:
 
 def test_a_file_changes_the_preset_and_a_setting_changes_the_file(tmp_path: Path) -> None:
     file = written(tmp_path, '[protocol]\npreset = "peer-v1"\nrounds = 7\nagents = 4\n')
-    rules = peer_rules("peer-v2", file, {"agents": 6})
-    assert rules == peer_v1(rounds=7, agents=6)
+    assert peer_rules(None, file, {"agents": 6}) == peer_v1(rounds=7, agents=6)
+
+
+def test_a_preset_that_is_asked_for_is_preferred_to_that_of_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path, '[protocol]\npreset = "peer-v1"\nrounds = 7\n')
+    assert peer_rules("peer-v2", file) == peer_v2(rounds=7)
+
+
+def test_what_a_setting_puts_right_in_a_file_is_not_complained_about(tmp_path: Path) -> None:
+    file = written(tmp_path, "[protocol]\nagents = 2\n")
+    assert peer_rules(file=file, settings={"agents": 6}) == peer_v2(agents=6)
+
+
+def test_one_stop_string_is_a_list_of_one() -> None:
+    assert peer_rules(settings={"stop": "</comparison>"}).stop == ("</comparison>",)
+
+
+def test_prompts_of_a_setting_are_paths_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.md").write_text("Judge now. {{tags}}")
+    monkeypatch.chdir(tmp_path)
+    rules = peer_rules(settings={"prompts": {"ballot": "mine.md"}})
+    assert rules.prompts == {"ballot": "Judge now. {{tags}}"}
 
 
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
@@ -114,7 +136,8 @@ def test_an_unknown_key_that_is_like_no_other_gets_no_suggestion() -> None:
         ("[protocol]\nagents = 2\n", "[protocol] agents = 2: "),
         ('[protocol]\nstop = ["</a>", 7]\n', "[protocol] stop = ['</a>', 7]: "),
         ('[protocol]\nstop = [""]\n', "[protocol] stop holds an empty string"),
-        ('[protocol]\nstop = "</a>"\n', "[protocol] stop"),
+        ("[protocol]\nstop = 7\n", "[protocol] stop"),
+        ("[protocol]\nrounds = true\n", "[protocol] rounds = true: "),
         ('[protocol]\npreset = "peer-v3"\n', "did you mean peer-v"),
         ("[protocol]\npreset = 3\n", "[protocol] preset"),
         ('[protocol]\npreset = ["peer-v1"]\n', "[protocol] preset"),

@@ -19,28 +19,44 @@ from rostra.debate.judged import consultancy
 from rostra.debate.judged import debate as two_sides
 from rostra.debate.peer import PeerRules, peer_v1, peer_v2
 from rostra.debate.transcript import Transcript
-from rostra.engines.scripted import Reply, ScriptedEngine
+from rostra.engines.scripted import Script, ScriptedEngine
 from rostra.errors import DataError
 from rostra.players.model import ModelPlayer
 from rostra.players.player import Player
 from rostra.players.rehearsal import rehearsal
 from rostra.players.scripted import ScriptedPlayer
 from rostra.rewards.score import RewardRules, score
-from rostra.runs.transcripts import dumps, from_data, read_all, read_transcripts, write_transcript
+from rostra.runs.transcripts import (
+    Stored,
+    dumps,
+    from_data,
+    read_transcripts,
+    write_transcript,
+)
 from rostra.tasks.question import Question
 from tests.playing import played
 
+
+def read_all(path: Path) -> list[Stored]:
+    return list(read_transcripts(path))
+
+
 BARE = {
     "system": "{{name}}",
-    "opening": "{{question}}",
-    "next": "{{turns}}",
+    "opening": "{{question}}{{turns}}{{task}}",
+    "next": "{{turns}}{{task}}",
+    "alone": "",
+    "pair": "",
+    "compare": "",
+    "again": "",
+    "ballot": "",
     "contract.solution": "",
     "contract.comparison": "",
 }
 """Templates that make a small file."""
 
 
-def peer(rules: PeerRules, script: Reply | None = None, seed: int = 7) -> Transcript:
+def peer(rules: PeerRules, script: Script | None = None, seed: int = 7) -> Transcript:
     engine = ScriptedEngine(script or rehearsal())
     player = ModelPlayer(asyncio.run(engine.sampler()), engine.chat)
     question = Question("q-1", "What is 6 * 7?", reference="42", metadata={"level": 2, "odd": None})

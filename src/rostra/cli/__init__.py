@@ -1,5 +1,6 @@
 """The command line. Commands are imported when they run, so `rostra --help` answers at once."""
 
+import difflib
 import gc
 import importlib
 import io
@@ -26,7 +27,9 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
-            return None
+            close = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f", did you mean {close[0]}?" if close else ""
+            ctx.fail(f"no command is called {name!r}{hint}")
         module = importlib.import_module(f"rostra.cli.{name}")
         command = module.command
         assert isinstance(command, click.Command)
@@ -43,6 +46,13 @@ def rostra() -> None:
     """Rostra trains language models by letting them debate."""
 
 
+def _say(message: str) -> None:
+    """One line on standard error, whatever the message holds."""
+    line = " ".join(message.split())
+    safe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+    click.echo(f"rostra: {safe}", err=True)
+
+
 def main() -> None:
     """Runs the command line: errors that are meant for people become one line and exit code 2."""
     # Debates in flight are many small objects that all live long; collecting less often halves
@@ -54,13 +64,17 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         rostra.main(prog_name="rostra", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "rostra"
+        _say(f"{error.format_message()} (see `{command} --help`)")
+        sys.exit(2)
     except click.ClickException as error:
-        error.show()
+        _say(error.format_message())
         sys.exit(error.exit_code)
     except RostraError as error:
-        message = " ".join(str(error).split())
-        safe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in message)
-        click.echo(f"rostra: {safe}", err=True)
+        _say(str(error))
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo("rostra: interrupted", err=True)

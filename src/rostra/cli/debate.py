@@ -10,19 +10,19 @@ from rostra.arena import Debate, Heard, play
 from rostra.cli.options import console
 from rostra.debate.peer import PRESETS
 from rostra.engines.scripted import ScriptedEngine
-from rostra.errors import ConfigError, DataError
+from rostra.errors import DataError
 from rostra.players.model import ModelPlayer
 from rostra.players.rehearsal import rehearsal
 from rostra.rewards.score import RewardRules, score
 from rostra.runs.config import parse_settings, peer_rules
-from rostra.runs.transcripts import write_transcript
+from rostra.runs.transcripts import check_target, write_transcript
 from rostra.tasks.question import Question
 from rostra.view.terminal import DebatePrinter
 
 
 @click.command("debate", short_help="Play one debate about a question and watch it.")
 @click.argument("question")
-@click.option("--protocol", default="peer-v2", show_default=True, help=" or ".join(PRESETS) + ".")
+@click.option("--protocol", help=" or ".join(PRESETS) + ".  [default: peer-v2]")
 @click.option("--agents", type=int, help="How many agents debate.  [default: 5]")
 @click.option("--rounds", type=int, help="How many rounds at the most.  [default: 3]")
 @click.option(
@@ -49,7 +49,7 @@ from rostra.view.terminal import DebatePrinter
 @click.option("--overwrite", is_flag=True, help="Replace the file of --out if there is one.")
 def command(
     question: str,
-    protocol: str,
+    protocol: str | None,
     agents: int | None,
     rounds: int | None,
     engine: str,
@@ -71,10 +71,8 @@ def command(
     given = {"agents": agents, "rounds": rounds}
     changes = {k: v for k, v in given.items() if v is not None} | parse_settings(settings)
     rules = peer_rules(protocol, config, changes)
-    if out and out.exists() and not overwrite:
-        raise ConfigError(f"{out}: already there; give another name, or --overwrite to replace it")
-    if out and out.is_dir():
-        raise ConfigError(f"{out}: is a folder; give the name of a file")
+    if out:
+        check_target(out, overwrite)
     asked = Question("command-line", _text(question))
     printer = DebatePrinter(console())
     for warning in rules.warnings():
@@ -90,13 +88,12 @@ def command(
         player = ModelPlayer(await scripted.sampler(), scripted.chat)
         played = await play([Debate(asked, compiled, seed, rules)], player, watch=heard)
         transcript = played.transcripts[0]
-        if out:
-            write_transcript(transcript, out)
         scoring = RewardRules.of(rules)
         printer.ending(transcript)
         printer.votes(transcript)
         printer.scores(transcript, score([transcript], scoring), scoring)
         if out:
+            write_transcript(transcript, out)
             printer.line()
             printer.line(f"Kept in {out}. Look again: rostra show {out}")
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from rostra.cli import options
+from rostra.debate.peer import judge_warnings
 from rostra.errors import DataError
 from rostra.rewards.metrics import debate_metrics, reward_metrics
 from rostra.rewards.score import Baseline, RewardRules, Scores, score
@@ -47,17 +48,18 @@ def command(
     rostra rescore debate.json --consensus majority --json
     """
     stored = _read(file_or_run)
-    played_under = [s.transcript.rules for s in stored]
-    if None in played_under:
-        place = stored[played_under.index(None)].place
-        raise DataError(f"{place}: a judged debate has verdicts, not votes: nothing to score again")
+    for item in stored:
+        if item.transcript.protocol.sides:
+            raise DataError(
+                f"{item.place}: a judged debate has verdicts, not votes: nothing to score again"
+            )
     changes: dict[str, Any] = {
         "reward": reward,
         "consensus": consensus,
         "format_penalty": format_penalty,
     }
     changes = {k: v for k, v in changes.items() if v is not None}
-    choices = {replace(RewardRules.of(r), **changes) for r in played_under if r is not None}
+    choices = {replace(RewardRules.of(s.transcript.rules), **changes) for s in stored}
     if len(choices) > 1:
         raise DataError(
             f"{file_or_run}: its debates were played under different reward rules; say which to "
@@ -65,9 +67,10 @@ def command(
         )
     rules = replace(choices.pop(), baseline=baseline, scale=scale)
     transcripts = [s.transcript for s in stored]
+    _warn(rules, {t.protocol.agents for t in transcripts}, changes)
     scores = score(transcripts, rules)
     if as_json:
-        click.echo(json.dumps(_data(stored, scores, rules), indent=2))
+        click.echo(json.dumps(_data(stored, scores, rules), indent=2, allow_nan=False))
         return
     printer = DebatePrinter(options.console())
     if len(stored) == 1:
@@ -77,6 +80,22 @@ def command(
     else:
         printer.line(f"reward {rules.reward}, consensus {rules.consensus}, baseline {baseline}")
         printer.summary(transcripts, scores)
+
+
+def _warn(rules: RewardRules, agents: set[int], changes: dict[str, Any]) -> None:
+    """Says what the chosen rules cannot do."""
+    found = []
+    if rules.reward == "streams":
+        for n in sorted(agents):
+            found += judge_warnings(n, rules.consensus)
+    else:
+        found += [
+            f"--{name.replace('_', '-')} has no effect with reward {rules.reward}."
+            for name in ("consensus", "format_penalty")
+            if name in changes
+        ]
+    for warning in found:
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _read(path: Path) -> list[Stored]:

@@ -29,7 +29,7 @@ def command(file: Path, number: int | None) -> None:
         for turn in transcript.turns:
             printer.turn(transcript.protocol, turn, transcript.ballots[turn.id])
         printer.ending(transcript)
-        if transcript.rules:
+        if not transcript.protocol.sides:
             rules = RewardRules.of(transcript.rules)
             printer.votes(transcript)
             printer.scores(transcript, score([transcript], rules), rules)

@@ -1,12 +1,13 @@
 """From advantages to training examples: the tokens of a trajectory, each with its weight."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from rostra.credit.spans import STREAM_INDEX, token_streams
+from rostra.debate.peer import check_choice
 from rostra.debate.state import prompt_tokens
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import Turn, TurnId
@@ -23,13 +24,16 @@ class Batch:
     """The training examples of a batch of debates."""
 
     data: list[Datum]
+    origins: list[tuple[int, int]]
+    """For each datum, the position of its debate in the batch and its seat."""
     stream_tokens: dict[str, int]
     """Response tokens with a signal, by stream."""
     trajectories: int
     """Seats that spoke, over all debates."""
     turns: int
     breaks: int
-    """Turns whose prompt did not extend what came before, so that a new datum had to begin."""
+    """Turns whose prompt did not extend what came before, or that were sampled at another
+    temperature, so that a new datum had to begin."""
 
     def metrics(self) -> dict[str, float]:
         """How well trajectories merge."""
@@ -45,19 +49,27 @@ def datums(
     *,
     weights: Mapping[str, float] | None = None,
     normalise: Normalise = "token_mean",
+    players: Collection[str] = ("policy",),
 ) -> Batch:
     """One datum per trajectory while every prompt extends the tokens before it.
 
     The weight of a token is lambda_stream * A(turn, stream), divided by the number of tokens with a
     signal on that stream in the batch (`token_mean`) or by nothing (`sum`). `weights` gives the
-    lambdas, 1 where it is silent. Prompt tokens, and turns without a signal, weigh 0.
+    lambdas, 1 where it is silent. Prompt tokens, and turns without a signal, weigh 0. Only seats
+    that are filled by one of `players` are trained on.
     """
+    check_choice("normalise", normalise, get_args(Normalise))
+    for stream in weights or {}:
+        check_choice("weights", stream, STREAMS)
     pieces: list[_Piece] = []
+    origins: list[tuple[int, int]] = []
     trajectories = turns = 0
-    for transcript, values in zip(transcripts, advantages, strict=True):
-        for spoken in transcript.by_seat():
-            if spoken:
-                pieces += _trajectory(transcript, spoken, values)
+    for index, (transcript, values) in enumerate(zip(transcripts, advantages, strict=True)):
+        for seat, spoken in zip(transcript.protocol.seats, transcript.by_seat(), strict=True):
+            if spoken and seat.player in players:
+                found = _trajectory(transcript, spoken, values)
+                pieces += found
+                origins += [(index, seat.index)] * len(found)
                 trajectories += 1
                 turns += len(spoken)
     counts = sum((p.signals() for p in pieces), np.zeros(len(STREAMS), np.int64))
@@ -66,6 +78,7 @@ def datums(
         scale = scale / np.maximum(counts, 1)
     return Batch(
         data=[piece.datum(scale) for piece in pieces],
+        origins=origins,
         stream_tokens=dict(zip(STREAMS, counts.tolist(), strict=True)),
         trajectories=trajectories,
         turns=turns,

@@ -24,7 +24,8 @@ _ANYWHERE = re.compile(
 )
 """More than a chain: with no look at what follows, so that no cut can turn the rest into one."""
 _LINK = re.compile(r"[<=>]|[0-9]++")
-_NOTHING = frozenset(("", "n/a", "na", "none"))
+_NOTHING = re.compile(r"\W*+(?:n/a\b|(?:na|none)?+\W*+$)", re.IGNORECASE)
+"""A line that says that there is nothing to compare, or nothing at all."""
 
 
 class Comparison(NamedTuple):
@@ -75,7 +76,7 @@ def read_comparisons(text: str, author: int, n_agents: int) -> Comparisons:
                         valid[comparison] = None
                     duplicates += times - (not known)
                     good = True
-        if not good and line.strip(" \t.!()").lower() not in _NOTHING:
+        if not good and not _NOTHING.match(line):
             lines_invalid += 1
     return Comparisons(tuple(valid), self_dropped, malformed, duplicates, lines_invalid)
 

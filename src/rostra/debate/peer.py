@@ -6,10 +6,10 @@ other; what makes no sense is refused, and what makes little sense is warned abo
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
-from rostra.debate.prompts import builtin
+from rostra.debate.prompts import builtin, did_you_mean
 from rostra.debate.protocol import Malformed, Protocol, Sight, Slot
 from rostra.debate.seat import PERSONAS, Persona, Seat
 from rostra.engines.sampling import Stop, check_stop
@@ -21,6 +21,7 @@ BALLOT = ("evaluation", "comparison")
 """What is left in a closing ballot."""
 
 Schedule = Literal["sequential", "simultaneous"]
+FLAGS = ("votes_shown", "stop_on_consensus", "closing_ballot", "shuffle_peers")
 RewardName = Literal["win_rate", "win_minus_loss", "streams"]
 Consensus = Literal["leave_one_out", "majority"]
 
@@ -44,8 +45,8 @@ class PeerRules:
     """Whether others see an agent's comparisons; off is blind review."""
     stop_on_consensus: bool = False
     malformed: Malformed = "mask"
-    """abort: the debate ends, and the step is worth -1. mask: the others see a placeholder, the
-    turn is penalised on the judge stream, and the debate goes on."""
+    """abort: the debate ends when the slot does, and the step is worth -1. mask: the others see a
+    placeholder, the turn is penalised on the judge stream, and the debate goes on."""
     closing_ballot: bool = True
     """A last slot in which every agent only evaluates and compares. Without it nobody ever votes on
     the last solutions of a simultaneous debate."""
@@ -68,7 +69,12 @@ class PeerRules:
     """Templates that replace the shipped ones, by name."""
 
     def __post_init__(self) -> None:
-        self._check_choices()
+        self._check_types()
+        check_choice("schedule", self.schedule, get_args(Schedule))
+        check_choice("malformed", self.malformed, get_args(Malformed))
+        check_choice("reward", self.reward, get_args(RewardName))
+        check_choice("consensus", self.consensus, get_args(Consensus))
+        check_penalty(self.format_penalty)
         self._check_seats()
         self._check_sections()
         if self.rounds < 1:
@@ -85,23 +91,21 @@ class PeerRules:
             raise ConfigError(f"max_tokens = {self.max_tokens}: must be at least 1")
         if self.stop is not None:
             check_stop(self.stop)
-        if not 0 <= self.format_penalty < math.inf:
-            raise ConfigError(
-                f"format_penalty = {self.format_penalty}: it is subtracted, so give it as 0 or more"
-            )
         builtin("peer").replaced(self.prompts)
 
-    def _check_choices(self) -> None:
-        for name, choices in (
-            ("schedule", get_args(Schedule)),
-            ("malformed", get_args(Malformed)),
-            ("reward", get_args(RewardName)),
-            ("consensus", get_args(Consensus)),
+    def _check_types(self) -> None:
+        for kind, what, names in (
+            (int, "a whole number", ("agents", "rounds", "history_rounds", "max_tokens")),
+            (bool, "true or false", FLAGS),
+            ((int, float), "a number", ("temperature", "format_penalty")),
+            (tuple, "a list", ("sections", "personas")),
         ):
-            if getattr(self, name) not in choices:
-                raise ConfigError(
-                    f"{name} = {getattr(self, name)!r}: must be {' or '.join(choices)}"
-                )
+            for name in names:
+                value = getattr(self, name)
+                if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+                    raise ConfigError(f"{name} = {value!r}: must be {what}")
+        if not all(isinstance(persona, Persona) for persona in self.personas):
+            raise ConfigError("personas: each has a name, a style and a temperature")
 
     def _check_seats(self) -> None:
         if self.agents < 3:
@@ -131,35 +135,23 @@ class PeerRules:
 
     def warnings(self) -> list[str]:
         """Settings that are allowed and will disappoint, one sentence each, with the fix."""
-        found = []
-        if self.reward == "streams":
-            found += self._judge_warnings()
+        found = judge_warnings(self.agents, self.consensus) if self.reward == "streams" else []
         if self.schedule == "simultaneous" and not self.closing_ballot:
             found.append(
                 "closing_ballot = false: nobody votes on the last round of a simultaneous debate, "
                 "so its gen reward is no signal; turn closing_ballot on."
+            )
+        early = [t for t in self.sections[:-1] if self.stop and f"</{t}>" in self.stop]
+        if early:
+            found.append(
+                f"stop holds </{early[0]}>, which cuts every reply off before its last section; "
+                "leave stop out."
             )
         if self.history_rounds == 0:
             found.append(
                 "history_rounds = 0: agents see nobody's work and cannot vote; use -1 or 1."
             )
         return found
-
-    def _judge_warnings(self) -> list[str]:
-        if self.consensus == "leave_one_out":
-            if self.agents == 3:
-                return [
-                    "agents = 3 with consensus = leave_one_out: every pair has only one judge, so "
-                    "there is no judge signal; use 5 or more agents."
-                ]
-            return []
-        levels = {3: "is always +1 and carries nothing", 4: "can only be +1 or 0"}.get(
-            self.agents, "counts the judge's own vote, which pulls it towards +1"
-        )
-        return [
-            f"agents = {self.agents} with consensus = majority: the judge reward {levels}; use "
-            "consensus = leave_one_out with 5 or more agents."
-        ]
 
     def protocol(self) -> Protocol:
         """The rules as seats and slots."""
@@ -209,6 +201,45 @@ class PeerRules:
         return (f"</{sections[-1]}>",) if self.stop is None else self.stop
 
 
+def judge_warnings(agents: int, consensus: Consensus) -> list[str]:
+    """Why the judge reward will disappoint with so many agents, and the fix."""
+    if consensus == "leave_one_out":
+        if agents == 3:
+            return [
+                "agents = 3 with consensus = leave_one_out: every pair has only one judge, so "
+                "there is no judge signal; use 5 or more agents."
+            ]
+        return []
+    levels = {3: "is always +1 and carries nothing", 4: "can only be +1 or 0"}.get(
+        agents, "counts the judge's own vote, which pulls it towards +1"
+    )
+    return [
+        f"agents = {agents} with consensus = majority: the judge reward {levels}; use "
+        "consensus = leave_one_out with 5 or more agents."
+    ]
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuses a word that is not one of the choices."""
+    if value not in choices:
+        close = did_you_mean(str(value), choices)
+        raise ConfigError(f"{name} = {value!r}: must be {' or '.join(choices)}{close}")
+
+
+def check_penalty(penalty: float) -> None:
+    """Refuses a penalty that would be a bonus, or no number."""
+    if not 0 <= penalty < math.inf:
+        raise ConfigError(f"format_penalty = {penalty}: it is subtracted, so give it as 0 or more")
+
+
+def _changed(rules: PeerRules, changes: Mapping[str, object]) -> PeerRules:
+    known = tuple(f.name for f in fields(PeerRules))
+    for name in changes:
+        if name not in known:
+            raise ConfigError(f"{name}: unknown key{did_you_mean(name, known)}")
+    return replace(rules, **changes)  # type: ignore[arg-type]
+
+
 def peer_v1(**changes: object) -> PeerRules:
     """Sequential, five tags, votes in the open, one scalar per agent, consensus ends it."""
     rules = PeerRules(
@@ -222,12 +253,12 @@ def peer_v1(**changes: object) -> PeerRules:
         personas=(),
         reward="win_rate",
     )
-    return replace(rules, **changes)  # type: ignore[arg-type]
+    return _changed(rules, changes)
 
 
 def peer_v2(**changes: object) -> PeerRules:
     """Simultaneous rounds, blind review, personas, separate credit for solving and judging."""
-    return replace(PeerRules(), **changes)  # type: ignore[arg-type]
+    return _changed(PeerRules(), changes)
 
 
 PRESETS = {"peer-v1": peer_v1, "peer-v2": peer_v2}

@@ -122,16 +122,18 @@ def _tag_pattern(contract: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _think_blocks(text: str) -> list[_Span]:
-    """Thinking, tags included. An unclosed block runs to the end; a close that nothing opened
-    belongs to a block that the prompt opened, so it starts at the beginning."""
+    """Thinking, tags included. An unclosed block runs to the end. A close that nothing opened
+    ends the block before it, which held another; with none before it, the prompt opened one."""
     blocks: list[_Span] = []
     start: int | None = None
-    for at, tag in enumerate(_THINK.finditer(text)):
+    for tag in _THINK.finditer(text):
         if not tag[1]:
             start = tag.start() if start is None else start
-        elif start is not None or at == 0:
-            blocks.append(_Span(start or 0, tag.end()))
-            start = None
+            continue
+        if start is None:
+            start = blocks.pop().start if blocks else 0
+        blocks.append(_Span(start, tag.end()))
+        start = None
     if start is not None:
         blocks.append(_Span(start, len(text)))
     return blocks

@@ -43,10 +43,6 @@ class Transcript:
         """Whether a turn is a speech, a ballot or a verdict."""
         return self.protocol.slots[turn.slot].kind
 
-    def could_compare(self, turn: Turn) -> bool:
-        """Whether the turn's prompt held the answers of at least two others."""
-        return len(turn.names) >= 2
-
 
 def finish(state: State, rules: PeerRules | None = None) -> Transcript:
     """The transcript of a debate that is over."""

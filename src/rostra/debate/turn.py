@@ -61,6 +61,11 @@ class Turn:
     def ok(self) -> bool:
         return self.parsed.ok
 
+    @property
+    def could_compare(self) -> bool:
+        """Whether its prompt held the answers of at least two others."""
+        return len(self.names) >= 2
+
     def section(self, name: str) -> str:
         """The text of a section; empty where the turn has none."""
         section = self.parsed.sections.get(name)

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from rostra.debate.protocol import Protocol
+from rostra.debate.sections import without_thinking
 from rostra.debate.turn import Turn, TurnId
 
 _UNMARK = str.maketrans("", "", "*`")
@@ -20,12 +21,19 @@ class Verdict:
 
 
 def read_verdict(turn: Turn, protocol: Protocol) -> Verdict:
-    """Reads `Debater_A | 91%`. What cannot be read is an error, never an even chance."""
+    """Reads `Debater_A | 91%`, not in the thinking. What cannot be read, or contradicts itself, is
+    an error and never an even chance."""
     sides = [side.lower() for side in protocol.sides]
-    for name, percent in _VERDICT.findall(turn.text.translate(_UNMARK)):
-        sure = float(percent) / 100
-        if name.lower() in sides and sure <= 1:
-            side = sides.index(name.lower())
-            rest = (1 - sure) / (len(sides) - 1)
-            return Verdict(turn.id, tuple(sure if i == side else rest for i in range(len(sides))))
-    return Verdict(turn.id, None, f"no line of the form `{protocol.sides[0]} | 91%`")
+    aloud = without_thinking(turn.text).translate(_UNMARK)
+    said = {
+        (sides.index(name.lower()), float(percent) / 100)
+        for name, percent in _VERDICT.findall(aloud)
+        if name.lower() in sides and float(percent) <= 100
+    }
+    if not said:
+        return Verdict(turn.id, None, f"no line of the form `{protocol.sides[0]} | 91%`")
+    if len(said) > 1:
+        return Verdict(turn.id, None, "more than one verdict, and they differ")
+    (side, sure) = said.pop()
+    rest = (1 - sure) / (len(sides) - 1)
+    return Verdict(turn.id, tuple(sure if i == side else rest for i in range(len(sides))))

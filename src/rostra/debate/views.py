@@ -111,13 +111,16 @@ def _visible(state: State, seat: int, slot: int, since: int) -> list[Turn]:
 
 
 def _shuffled(state: State, seat: int, slot: int, since: int) -> list[Turn]:
-    """The visible turns, in the order in which they are shown."""
+    """The visible turns, in the order in which they are shown: by round, and shuffled in it."""
     turns = _visible(state, seat, slot, since)
-    return (
-        permuted(turns, derive(state.seed, "order", seat, slot))
-        if state.protocol.shuffle
-        else turns
-    )
+    if state.protocol.shuffle and len(turns) > 1:
+        turns = permuted(turns, derive(state.seed, "order", seat, slot))
+        turns.sort(key=_round)
+    return turns
+
+
+def _round(turn: Turn) -> int:
+    return turn.id.round
 
 
 def _window(state: State, seat: int, slot: int) -> View:
@@ -129,7 +132,7 @@ def _window(state: State, seat: int, slot: int) -> View:
     past = sorted({t.id.round for t in turns if t.id.round < opening.round})
     reach = past[-opening.sees.rounds] if opening.sees.rounds < len(past) else 0
     turns = [t for t in turns if t.id.round >= reach] if opening.sees.rounds else []
-    turns.sort(key=lambda t: t.id.round)
+    turns.sort(key=_round)
     return _opened(state, seat, slot, turns)
 
 

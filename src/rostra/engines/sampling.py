@@ -49,7 +49,9 @@ def _check_known_stop(stop: Stop) -> None:
 
 def check_stop(stop: Sequence[object]) -> None:
     """Refuses a stop list that mixes strings and token ids, or holds an empty string."""
-    if any(isinstance(s, str) for s in stop) and not all(isinstance(s, str) for s in stop):
+    if isinstance(stop, str):
+        raise ConfigError(f"stop = {stop!r}: give a list, even of one")
+    if not (all(isinstance(s, str) for s in stop) or all(type(s) is int for s in stop)):
         raise ConfigError(f"stop = {list(stop)}: use strings or token ids, not a mixture")
     if "" in stop:
         raise ConfigError("stop holds an empty string, which would end every reply at once")

@@ -42,11 +42,11 @@ class Prompt:
         return transcribe(self.tokens[starts[-1] :] if len(starts) else self.tokens)
 
 
-Reply = Callable[[Prompt, int], str]
+Script = Callable[[Prompt, int], str]
 """What a scripted model says: a function of its prompt and a seed."""
 
 
-def replies(texts: Iterable[str]) -> Reply:
+def replies(texts: Iterable[str]) -> Script:
     """A script that says these texts one after the other, whatever it is asked."""
     queue = deque(texts)
     length = len(queue)
@@ -62,7 +62,7 @@ def replies(texts: Iterable[str]) -> Reply:
 class ScriptedSampler:
     """Says what the script says, and scores with one set of logits."""
 
-    def __init__(self, reply: Reply, logits: FloatArray) -> None:
+    def __init__(self, reply: Script, logits: FloatArray) -> None:
         self._reply = reply
         self._logits = logits
         self._tables: dict[float, FloatArray] = {}
@@ -131,7 +131,7 @@ def log_softmax(logits: FloatArray) -> FloatArray:
 class ScriptedTrainer:
     """Trains one logit per token, whatever came before it: the smallest honest language model."""
 
-    def __init__(self, reply: Reply, folder: Path) -> None:
+    def __init__(self, reply: Script, folder: Path) -> None:
         self._reply = reply
         self._folder = folder
         self._logits = np.zeros(VOCABULARY)
@@ -219,7 +219,7 @@ class ScriptedEngine:
 
     name = "scripted"
 
-    def __init__(self, script: Reply | Iterable[str], folder: Path | None = None) -> None:
+    def __init__(self, script: Script | Iterable[str], folder: Path | None = None) -> None:
         self._reply = script if callable(script) else replies(script)
         self._folder = folder
         self.chat = ByteChat()

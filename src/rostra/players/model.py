@@ -5,7 +5,7 @@ import numpy as np
 from rostra.debate.state import State, prompt_tokens
 from rostra.debate.views import View
 from rostra.engines.chat import ChatFormat
-from rostra.engines.sampling import Completion, Sampler, SamplingParams
+from rostra.engines.sampling import Sampler, SamplingParams
 from rostra.errors import EngineError
 from rostra.players.player import Reply
 
@@ -45,17 +45,4 @@ class ModelPlayer:
         completions = await self._sampler.sample(prompt, 1, params)
         if len(completions) != 1:
             raise EngineError(f"asked the sampler for 1 reply and got {len(completions)}")
-        check_completion(completions[0])
         return Reply(completions[0], observation, extends, temperature)
-
-
-def check_completion(completion: Completion) -> None:
-    """Refuses a reply that could not be trained on: every token has one finite log-probability and
-    one place in the text."""
-    if not len(completion.tokens) == len(completion.logprobs) == len(completion.starts):
-        raise EngineError(
-            f"the sampler returned {len(completion.tokens)} tokens with "
-            f"{len(completion.logprobs)} log-probabilities and {len(completion.starts)} places"
-        )
-    if not np.isfinite(completion.logprobs).all():
-        raise EngineError("the sampler returned a log-probability that is not a number")

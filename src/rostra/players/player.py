@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from rostra.debate.state import State
 from rostra.debate.turn import TurnId
 from rostra.debate.views import View
 from rostra.engines.arrays import IntArray
 from rostra.engines.sampling import Completion
+from rostra.errors import EngineError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +26,22 @@ class Reply:
 
 
 class Player(Protocol):
-    """Speaks for a seat. May raise anything: the arena plays the debate again."""
+    """Speaks for a seat.
+
+    When it raises EngineError, or anything that is not Rostra's, the debate is played again. Any
+    other RostraError, and EngineUnavailable, ends everything: playing again would not help.
+    """
 
     async def speak(self, state: State, view: View) -> Reply: ...
+
+
+def check_completion(completion: Completion) -> None:
+    """Refuses a reply that could not be trained on: every token has one finite log-probability and
+    one place in the text."""
+    if not len(completion.tokens) == len(completion.logprobs) == len(completion.starts):
+        raise EngineError(
+            f"the sampler returned {len(completion.tokens)} tokens with "
+            f"{len(completion.logprobs)} log-probabilities and {len(completion.starts)} places"
+        )
+    if not np.isfinite(completion.logprobs).all():
+        raise EngineError("the sampler returned a log-probability that is not a number")

@@ -8,7 +8,7 @@ rehearsed debate has real votes and real rewards.
 import re
 from itertools import combinations
 
-from rostra.engines.scripted import Prompt, Reply
+from rostra.engines.scripted import Prompt, Script
 from rostra.seeds import derive, fraction
 
 _SUM = re.compile(r"(-?\d{1,12})\s*([-+*x×·])\s*(-?\d{1,12})")
@@ -19,7 +19,7 @@ _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 _AGENT = re.compile(r"Agent (\d+)")
 
 
-def rehearsal(*, right: float = 0.45, judgement: float = 0.85, fault: float = 0.0) -> Reply:
+def rehearsal(*, right: float = 0.45, judgement: float = 0.85, fault: float = 0.0) -> Script:
     """A reply function: `right` is how often a first answer is right, `judgement` how often a right
     answer is preferred to a wrong one, `fault` how often a reply is malformed."""
 

@@ -30,8 +30,13 @@ class Advantages:
 
     groups: list[dict[Key, float]]
     """Only keys with a signal."""
-    flat_groups: int
-    """Groups that teach nothing: no signal at all, or every advantage 0."""
+    mixed: list[bool]
+    """Which groups have rewards that differ on some stream; one that has none is flat."""
+
+    @property
+    def flat_groups(self) -> int:
+        """Groups with no signal, or with none that differs."""
+        return len(self.mixed) - sum(self.mixed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +127,14 @@ class _Table:
         groups: list[dict[Key, float]] = [{} for _ in range(self.size)]
         for g, key, value in zip(self.group.tolist(), self.keys, values.tolist(), strict=True):
             groups[g][key] = value
-        flat = sum(not any(group.values()) for group in groups)
-        return Advantages(groups, flat)
+        return Advantages(groups, self._mixed())
+
+    def _mixed(self) -> list[bool]:
+        """Which groups have rewards that differ, on any stream."""
+        cell = self.group * max(len(self.streams), 1) + self.stream
+        mixed = np.zeros(self.size, bool)
+        np.logical_or.at(mixed, self.group, ~_equal(self.reward, cell)[cell])
+        return [bool(m) for m in mixed]
 
 
 def _mean(values: FloatArray, cell: IntArray) -> FloatArray:

@@ -18,7 +18,7 @@ def debate_metrics(transcripts: Sequence[Transcript]) -> Metrics:
     turns = [turn for t in transcripts for turn in t.turns]
     ballots = [b for t in transcripts for b in t.ballots.values()]
     votes = [len(t.votes) for t in transcripts]
-    could = [(t, turn) for t in transcripts for turn in t.turns if t.could_compare(turn)]
+    could = [(t, turn) for t in transcripts for turn in t.turns if turn.could_compare]
     malformed = [sum(turn.comparisons.malformed for turn in t.turns) for t in transcripts]
     return {
         "parse_error": _mean([not turn.ok for turn in turns]),
@@ -54,9 +54,8 @@ def reward_metrics(transcripts: Sequence[Transcript], scores: Scores) -> Metrics
                 slices[f"{name}/by_persona/{persona.name}"].append(reward)
             if key.round is not None:
                 slices[f"{name}/by_round/{key.round}"].append(reward)
-    mixed = [any(group.values()) for group in scores.advantages.groups]
     return {name: _mean(values) for name, values in sorted(slices.items())} | {
-        "env/all/by_group/frac_mixed": _mean(mixed),
+        "env/all/by_group/frac_mixed": _mean(scores.advantages.mixed),
         "env/all/signal_frac/gen": _signal_share(scores, GEN),
         "env/all/signal_frac/judge": _signal_share(scores, JUDGE),
     }

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal, assert_never, get_args
 
-from rostra.debate.peer import Consensus, PeerRules, RewardName
+from rostra.debate.peer import Consensus, PeerRules, RewardName, check_choice, check_penalty
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import TurnId
 from rostra.errors import ConfigError
@@ -53,18 +53,18 @@ class RewardRules:
     """Divide advantages by the standard deviation of the rewards."""
 
     def __post_init__(self) -> None:
+        check_choice("reward", self.reward, get_args(RewardName))
+        check_choice("consensus", self.consensus, get_args(Consensus))
+        check_choice("baseline", self.baseline, get_args(Baseline))
+        check_penalty(self.format_penalty)
         for name, weight in (("truth", self.truth), ("judge_truth", self.judge_truth)):
             if not 0 <= weight <= 1:
                 raise ConfigError(f"{name} = {weight}: a share between 0 and 1")
-        if self.format_penalty < 0:
-            raise ConfigError(
-                f"format_penalty = {self.format_penalty}: it is subtracted, so give it as 0 or more"
-            )
 
     @classmethod
-    def of(cls, rules: PeerRules) -> "RewardRules":
-        """The reward rules that a peer debate was played under."""
-        return cls(rules.reward, rules.consensus, rules.format_penalty)
+    def of(cls, rules: PeerRules | None) -> "RewardRules":
+        """The reward rules that a peer debate was played under; the defaults where unknown."""
+        return cls(rules.reward, rules.consensus, rules.format_penalty) if rules else cls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +130,10 @@ def _returns(transcript: Transcript, rules: RewardRules, correct: Correct) -> Re
     final = counted.win_rate() if rules.reward == "win_rate" else counted.win_minus_loss()
     rewards: dict[Key, float | None] = {}
     for seat, turns in enumerate(seats):
-        answers = [correct[t.id] for t in turns if t.id in correct]
+        answers = [correct.get(t.id) for t in turns if transcript.kind(t) == "speak"]
         reward = mix(float(final[seat]), answers[-1] if answers else None, rules.truth)
-        steps = sum(MALFORMED_STEP for t in turns if not t.ok)
-        rewards[Key(seat, None, WHOLE)] = (reward or 0.0) + steps
+        steps = [MALFORMED_STEP for t in turns if not t.ok]
+        if steps:
+            reward = (reward or 0.0) + sum(steps)
+        rewards[Key(seat, None, WHOLE)] = reward
     return rewards

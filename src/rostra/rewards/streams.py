@@ -77,11 +77,14 @@ def _directed(vote: Vote) -> tuple[TurnId, TurnId, int]:
 def format_penalties(transcript: Transcript, penalty: float) -> dict[TurnId, float]:
     """-penalty for every malformed turn, and for every turn that could see the answers of at least
     two others and cast no valid vote. A turn that could not compare is exempt, whatever its round.
+    A penalty of 0 is none: it leaves no signal behind.
     """
+    if not penalty:
+        return {}
     return {
         turn.id: -penalty
         for turn in transcript.turns
-        if not turn.ok or (not transcript.ballots[turn.id].votes and transcript.could_compare(turn))
+        if not turn.ok or (not transcript.ballots[turn.id].votes and turn.could_compare)
     }
 
 

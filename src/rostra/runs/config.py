@@ -1,8 +1,9 @@
 """Settings from files and command lines, checked key by key."""
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -42,73 +43,104 @@ def read_setting(text: str) -> tuple[str, Any]:
 
 
 def peer_rules(
-    preset: str = "peer-v2",
+    preset: str | None = None,
     file: Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> PeerRules:
-    """Rules from a preset, the `[protocol]` table of a file, and single settings, in this order."""
-    table: dict[str, Any] = {}
+    """Rules from a preset, the `[protocol]` table of a file, and single settings, in this order.
+
+    A preset given here is preferred to the one that the file names.
+    """
+    layers = [_Layer("protocol: ", dict(settings or {}), Path())]
     if file:
-        whole = read_toml(file)
-        table = whole.get("protocol", {})
-        if not isinstance(table, dict) or not set(whole) <= {"protocol"}:
-            stray = sorted(set(whole) - {"protocol"})
-            what = f"[{stray[0]}] is not a table it may have" if stray else "must be a table"
-            raise ConfigError(f"{file}: [protocol]: {what}; settings go under [protocol]")
-        table = _with_prompt_files(table, file)
-        preset = table.pop("preset", preset)
-    if not isinstance(preset, str) or preset not in PRESETS:
-        where = f"{file}: [protocol] preset" if file else "protocol"
-        raise ConfigError(
-            f"{where}: {preset!r} is not known{did_you_mean(str(preset), PRESETS)} "
-            f"(there are: {', '.join(PRESETS)})"
-        )
-    rules = PRESETS[preset]()
-    rules = _changed(rules, table, f"{file}: [protocol] ")
-    return _changed(rules, settings or {}, "protocol: ")
-
-
-def _changed(rules: PeerRules, changes: Mapping[str, Any], where: str) -> PeerRules:
-    """Rules with some settings changed; what is wrong with those, and where they stand."""
-    known = tuple(f.name for f in fields(PeerRules))
-    for key in changes:
-        if key not in known:
-            name = key if key.isprintable() else repr(key)
-            raise ConfigError(f"{where}{name}: unknown key{did_you_mean(key, known)}")
+        layers.insert(0, _Layer(f"{file}: [protocol] ", _protocol_table(file), file.parent))
+    merged: dict[str, Any] = {}
+    owner: dict[str, str] = {}
+    for layer in layers:
+        named = layer.values.pop("preset", None) if file else None
+        preset = preset or _known_preset(named, f"{layer.where}preset")
+        layer.check_keys()
+        merged |= layer.values | layer.prompts()
+        owner |= dict.fromkeys(layer.values, layer.where)
+    base = PRESETS[_known_preset(preset or "peer-v2", "protocol") or ""]()
     try:
-        if isinstance(changes.get("stop"), list):
-            check_stop(changes["stop"])
-        return _RULES.validate_python({**asdict(rules), **changes})
+        _check_plainly(merged)
+        return _RULES.validate_python({**asdict(base), **merged})
     except ValidationError as error:
-        raise ConfigError(f"{where}{first_error(error)}") from None
+        said, key = first_error(error), str(error.errors()[0]["loc"][0])
     except ConfigError as error:
-        raise ConfigError(f"{where}{error}") from None
+        said = str(error)
+        key = re.split(r"[ :]", said, maxsplit=1)[0]
+    raise ConfigError(f"{owner.get(key, layers[0].where)}{said}")
 
 
-def _with_prompt_files(table: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Reads the prompts of a file: paths of templates, or a folder of them, beside the file."""
-    table = dict(table)
-    given = table.get("prompts")
-    if given is None:
-        return table
-    if isinstance(given, str):
-        folder = file.parent / given
-        paths = {p.stem: p for p in sorted(folder.glob("*.md"))}
-        if not paths:
-            raise ConfigError(f"{file}: [protocol] prompts: no .md files in {folder}")
-    elif isinstance(given, dict) and all(isinstance(p, str) for p in given.values()):
-        paths = {name: file.parent / p for name, p in given.items()}
-    else:
-        raise ConfigError(f"{file}: [protocol] prompts: a folder, or template = path")
-    table["prompts"] = {name: _read_prompt(path, file) for name, path in paths.items()}
-    return table
+def _known_preset(preset: Any, where: str) -> str | None:
+    if preset is None or (isinstance(preset, str) and preset in PRESETS):
+        return preset
+    raise ConfigError(
+        f"{where}: {preset!r} is not known{did_you_mean(str(preset), PRESETS)} "
+        f"(there are: {', '.join(PRESETS)})"
+    )
 
 
-def _read_prompt(path: Path, file: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise ConfigError(f"{file}: [protocol] prompts: cannot read {path}") from None
+def _protocol_table(file: Path) -> dict[str, Any]:
+    whole = read_toml(file)
+    table = whole.get("protocol", {})
+    stray = sorted(set(whole) - {"protocol"})
+    if stray or not isinstance(table, dict):
+        what = f"[{stray[0]}] is not a table it may have" if stray else "must be a table"
+        raise ConfigError(f"{file}: [protocol]: {what}; settings go under [protocol]")
+    return dict(table)
+
+
+def _check_plainly(values: dict[str, Any]) -> None:
+    """What validation would let pass or say less clearly. One stop string is a list of one."""
+    if isinstance(values.get("stop"), str):
+        values["stop"] = [values["stop"]]
+    if isinstance(values.get("stop"), list):
+        check_stop(values["stop"])
+    for name in ("agents", "rounds", "history_rounds", "max_tokens"):
+        if isinstance(values.get(name), bool):
+            raise ConfigError(f"{name} = {str(values[name]).lower()}: must be a whole number")
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Settings that come from one place."""
+
+    where: str
+    """How a message begins that complains about one of them."""
+    values: dict[str, Any]
+    folder: Path
+    """What paths in it are relative to."""
+
+    def check_keys(self) -> None:
+        known = tuple(f.name for f in fields(PeerRules))
+        for key in self.values:
+            if key not in known:
+                name = key if key.isprintable() else repr(key)
+                raise ConfigError(f"{self.where}{name}: unknown key{did_you_mean(key, known)}")
+
+    def prompts(self) -> dict[str, Any]:
+        """The templates it names, read: a folder of them, or paths by template."""
+        given = self.values.get("prompts")
+        if given is None:
+            return {}
+        if isinstance(given, str):
+            paths = {p.stem: p for p in sorted((self.folder / given).glob("*.md"))}
+            if not paths:
+                raise ConfigError(f"{self.where}prompts: no .md files in {self.folder / given}")
+        elif isinstance(given, dict) and all(isinstance(p, str) for p in given.values()):
+            paths = {name: self.folder / p for name, p in given.items()}
+        else:
+            raise ConfigError(f"{self.where}prompts: a folder, or template = path")
+        return {"prompts": {name: self._read(path) for name, path in paths.items()}}
+
+    def _read(self, path: Path) -> str:
+        try:
+            return path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise ConfigError(f"{self.where}prompts: cannot read {path}") from None
 
 
 def first_error(error: ValidationError) -> str:

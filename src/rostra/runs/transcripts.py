@@ -7,7 +7,8 @@ to the rules once more, so a file that contradicts itself is noticed.
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -149,8 +150,9 @@ def from_data(data: Mapping[str, Any]) -> Transcript:
         transcript = _replay(record)
     except RostraError as error:
         raise DataError(f"not a valid transcript: {error}") from None
+    written = json.loads(json.dumps(_written(transcript)))
     for name in ("votes", "verdicts", "outcome"):
-        if json.loads(json.dumps(_written(transcript)[name])) != getattr(record, name):
+        if written[name] != getattr(record, name):
             raise DataError(f"its {name} do not follow from its turns; was it edited?")
     return transcript
 
@@ -205,7 +207,26 @@ def _turn(state: State, record: TurnRecord) -> Turn:
 
 def dumps(transcript: Transcript) -> str:
     """A transcript as one line of JSON."""
-    return json.dumps(to_data(transcript), ensure_ascii=False, separators=(",", ":"))
+    data = to_data(transcript)
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        # Half a character, as some models write it, fits into a file only as an escape.
+        text = json.dumps(data, separators=(",", ":"))
+    return text
+
+
+def check_target(path: Path, overwrite: bool) -> None:
+    """Refuses a place where a transcript could not be written, before there is one to lose."""
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; give the name of a file")
+    if path.exists() and not overwrite:
+        raise DataError(f"{path}: already there; give another name, or --overwrite to replace it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror}") from None
+    if not os.access(path.parent, os.W_OK):
+        raise DataError(f"{path}: cannot be written: the folder is not yours to write in")
 
 
 def write_transcript(transcript: Transcript, path: Path) -> None:
@@ -286,8 +307,3 @@ def _loads(line: str, place: str) -> Transcript:
         raise DataError(f"{place}: not a transcript: a number with too many digits") from None
     except RostraError as error:
         raise DataError(f"{place}: {error}") from None
-
-
-def read_all(path: Path) -> Sequence[Stored]:
-    """All transcripts of a file or a run."""
-    return list(read_transcripts(path))

@@ -106,14 +106,13 @@ class DebatePrinter:
                 ties[b][a] += 1
             else:
                 wins[a][b] += 1
-        table = self._table()
-        table.add_column("")
-        for seat in range(agents):
-            table.add_column(f"over {seat}", justify="right")
-        for a in range(agents):
-            cells = [_tally(wins[a][b], ties[a][b]) if a != b else NO_SIGNAL for b in range(agents)]
-            table.add_row(Text(printable(transcript.protocol.seats[a].name)), *cells)
-        self._print("votes: row preferred to column; = for ties", table)
+        columns = {
+            f"over {b}": [
+                _tally(wins[a][b], ties[a][b]) if a != b else NO_SIGNAL for a in range(agents)
+            ]
+            for b in range(agents)
+        }
+        self._seat_table("votes: row preferred to column; = for ties", transcript, columns)
 
     def verdicts(self, verdicts: Sequence[Verdict], protocol: Protocol) -> None:
         for verdict in verdicts:
@@ -130,30 +129,48 @@ class DebatePrinter:
     def scores(self, transcript: Transcript, scores: Scores, rules: RewardRules) -> None:
         """Rewards, and advantages in brackets, of every seat of the first debate."""
         rewards, advantages = scores.rewards[0], scores.advantages.groups[0]
+        seats = range(len(transcript.protocol.seats))
+
+        def cells(round_: int | None, stream: str) -> list[str]:
+            return [_cell(rewards, advantages, Key(seat, round_, stream)) for seat in seats]
+
         if rules.reward != "streams":
-            table = self._table()
-            table.add_column("")
-            table.add_column("reward", justify="right")
-            for seat in transcript.protocol.seats:
-                key = Key(seat.index, None, WHOLE)
-                table.add_row(Text(printable(seat.name)), _cell(rewards, advantages, key))
-            self._print(f"{rules.reward} (advantage)", table)
+            columns = {"reward": cells(None, WHOLE)}
+            self._seat_table(f"{rules.reward} (advantage)", transcript, columns)
             return
-        for stream, title in (
-            (GEN, "gen reward (advantage): votes for and against each solution"),
-            (JUDGE, f"judge reward (advantage): agreement with the others, {rules.consensus}"),
-        ):
+        slots = {slot.round: slot.kind for slot in transcript.protocol.slots}
+        names = {r: f"round {r + 1}" if kind == "speak" else kind for r, kind in slots.items()}
+        solving = {names[r]: cells(r, GEN) for r, kind in slots.items() if kind == "speak"}
+        judging = {names[r]: cells(r, JUDGE) for r in slots}
+        title = "gen reward (advantage): votes for and against each solution"
+        self._seat_table(title, transcript, solving)
+        title = f"judge reward (advantage): agreement with the others, {rules.consensus}"
+        self._seat_table(title, transcript, judging)
+
+    def _seat_table(
+        self, title: str, transcript: Transcript, columns: Mapping[str, Sequence[str]]
+    ) -> None:
+        """A row for each seat. Columns that do not fit come below the others: no number is cut."""
+        names = [printable(seat.name) for seat in transcript.protocol.seats]
+        room = self._console.width - max(map(len, names)) - 4
+        self.line()
+        self.line(title, "bold")
+        left = dict(columns)
+        while left:
             table = self._table()
-            table.add_column("")
-            slots = {slot.round: slot.kind for slot in transcript.protocol.slots}
-            rounds = [r for r, kind in slots.items() if stream == JUDGE or kind == "speak"]
-            for round_ in rounds:
-                name = f"round {round_ + 1}" if slots[round_] == "speak" else slots[round_]
-                table.add_column(name, justify="right")
-            for seat in transcript.protocol.seats:
-                cells = [_cell(rewards, advantages, Key(seat.index, r, stream)) for r in rounds]
-                table.add_row(Text(printable(seat.name)), *cells)
-            self._print(title, table)
+            table.add_column("", no_wrap=True)
+            used = 0
+            chosen: list[Sequence[str]] = []
+            for name, cells in list(left.items()):
+                width = max(len(name), *map(len, cells)) + 3
+                if chosen and used + width > room:
+                    break
+                used += width
+                chosen.append(left.pop(name))
+                table.add_column(name, justify="right", no_wrap=True)
+            for row, name in enumerate(names):
+                table.add_row(Text(name), *[cells[row] for cells in chosen])
+            self._console.print(Padding(table, (0, 0, 0, 2 if self._rich else 0), expand=False))
 
     def summary(self, transcripts: Sequence[Transcript], scores: Scores) -> None:
         """Many debates at once: means over all of them."""
@@ -163,7 +180,9 @@ class DebatePrinter:
         table.add_column("value", justify="right")
         for name, value in metrics.items():
             table.add_row(Text(printable(name)), NO_SIGNAL if value != value else f"{value:.4f}")
-        self._print(f"{_count(len(transcripts), 'debate')}, means", table)
+        self.line()
+        self.line(f"{_count(len(transcripts), 'debate')}, means", "bold")
+        self._console.print(table)
 
     def _table(self) -> Table:
         return Table(
@@ -172,11 +191,6 @@ class DebatePrinter:
             header_style="dim" if self._rich else "",
             pad_edge=False,
         )
-
-    def _print(self, title: str, table: Table) -> None:
-        self.line()
-        self.line(title, "bold")
-        self._console.print(Padding(table, (0, 0, 0, 2 if self._rich else 0), expand=False))
 
 
 def _count(n: int, noun: str) -> str:

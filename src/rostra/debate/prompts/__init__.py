@@ -32,6 +32,14 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 """Each template and the places it may use. A section's own template is `contract.SECTION`; a
 template for one role only is `ROLE.TEMPLATE`, as in `judge.system`."""
 
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "opening": ("question", "turns", "task"),
+    "next": ("turns", "task"),
+    "turn": ("who", "body"),
+    "field": ("text",),
+}
+"""Places without which a seat would not see what the rules say it has seen."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
@@ -49,6 +57,12 @@ class Prompts:
                     raise ConfigError(
                         f"prompt {name}: {{{{{place}}}}} is not a place it can use"
                         f"{did_you_mean(place, allowed)} (there are: {', '.join(allowed)})"
+                    )
+            for place in NEEDED.get(name.rpartition(".")[2], ()):
+                if place not in _PLACE.findall(template):
+                    raise ConfigError(
+                        f"prompt {name}: must hold {{{{{place}}}}}, or seats would judge what they "
+                        "were never shown"
                     )
 
     def replaced(self, templates: Mapping[str, str]) -> "Prompts":
