@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -492,6 +493,15 @@ def interruptible(*arguments: str) -> subprocess.Popen[bytes]:
     )
 
 
+@contextmanager
+def killed_at_the_end(running: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Waiting for a process that does not end would hide which test it belongs to."""
+    try:
+        yield
+    finally:
+        running.kill()
+
+
 class Interrupted:
     """A standard input at which somebody presses Ctrl-C."""
 
@@ -512,7 +522,7 @@ def test_ctrl_c_is_exit_code_130(
 
 
 def test_ctrl_c_while_the_question_is_read_ends_with_one_line() -> None:
-    with interruptible("debate", "-") as running:
+    with interruptible("debate", "-") as running, killed_at_the_end(running):
         assert running.stdin is not None
         # More than a pipe holds: when it is written, the command is reading.
         running.stdin.write(b"why? " * 100_000)
@@ -527,11 +537,12 @@ def test_ctrl_c_while_the_question_is_read_ends_with_one_line() -> None:
 def test_ctrl_c_in_the_middle_of_a_debate_ends_with_one_line(tmp_path: Path) -> None:
     path = tmp_path / "debate.json"
     call = ["debate", ASK, "--agents", "12", "--rounds", "20", "--out", str(path)]
-    with interruptible(*call) as running:
+    with interruptible(*call) as running, killed_at_the_end(running):
         assert running.stdout is not None
         # The rest is more than a pipe holds, so the debate cannot end before it is read.
-        while b", round 1" not in running.stdout.readline():
-            pass
+        for line in running.stdout:
+            if b", round 1" in line:
+                break
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=60)
     assert running.returncode == 130
