@@ -40,8 +40,9 @@ bench: setup  ## Measure, and write bench/results/
 labs: setup  ## Run the experiments, and write labs/results/
 	$(BIN)/python labs/judge_signal.py
 
-docs: setup  ## Write docs/commands.md from the help texts
+docs: setup  ## Write the page of commands and the picture
 	$(BIN)/python docs/commands.py
+	$(BIN)/python docs/picture.py
 
 clean:  ## Remove .venv and everything made
 	rm -rf .venv build dist .coverage htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis
