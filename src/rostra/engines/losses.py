@@ -24,17 +24,23 @@ class LossTerms(NamedTuple):
 
 
 def loss_terms(loss: Loss, logprobs: FloatArray, datum: Datum) -> LossTerms:
-    """`logprobs` are log p of the datum's targets under today's weights; rho = exp(log p - log q).
+    """The loss of one datum; `logprobs` are log p of its targets under today's weights."""
+    return token_terms(loss, logprobs, datum.logprobs, datum.weights)
+
+
+def token_terms(
+    loss: Loss, logprobs: FloatArray, sampled: FloatArray, weights: FloatArray
+) -> LossTerms:
+    """The loss of any tokens, from log p, log q and weight of each; rho = exp(log p - log q).
 
     cross_entropy        -sum weight * log p
     importance_sampling  -sum rho * A
     ppo                  -sum min(rho * A, clip(rho, 0.8, 1.2) * A)
     cispo                -sum stop_gradient(clip(rho, 0.8, 1.2)) * A * log p
     """
-    weights = datum.weights
     if loss == "cross_entropy":
         return LossTerms(-float(np.sum(weights * logprobs)), weights)
-    ratio = np.exp(logprobs - datum.logprobs)
+    ratio = np.exp(logprobs - sampled)
     clipped = np.clip(ratio, *PPO_CLIP)
     match loss:
         case "importance_sampling":

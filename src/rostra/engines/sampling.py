@@ -68,6 +68,9 @@ class Completion:
     starts: IntArray = field(repr=False)
     """For each token, the index of the character of `text` that holds its first byte."""
     stop_reason: StopReason
+    plain: FloatArray | None = field(default=None, repr=False)
+    """Log-probabilities of the model itself, at temperature 1 with nothing cut off, from engines
+    that know them."""
 
 
 class Sampler(Protocol):

@@ -1,0 +1,1 @@
+"""The local engine: models that run in this process, on transformers."""

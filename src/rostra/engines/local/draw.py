@@ -1,0 +1,92 @@
+"""From logits to tokens: one uniform number per token, from the seed of its request.
+
+A token depends on its logits, its request's seed and its place in the reply, and on nothing else:
+not on the other requests of the batch, not on the order in which they came.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class Drawn(NamedTuple):
+    """One token per row."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    """Of the distribution that was drawn from."""
+    plain: list[float]
+    """Of the model itself: temperature 1, nothing cut off."""
+
+
+def uniforms(seeds: NDArray[np.uint64], places: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Numbers in [0, 1): the splitmix64 mixer over (seed, place)."""
+    with np.errstate(over="ignore"):
+        z = seeds + (places + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        for _ in range(2):
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def draw(
+    logits: Tensor,
+    temperatures: NDArray[np.float32],
+    top_p: NDArray[np.float32],
+    top_k: NDArray[np.int64],
+    random: NDArray[np.float64],
+) -> Drawn:
+    """Draws one token from every row of logits. Temperature 0 takes the most likely one."""
+    logits = logits.float()
+    device = logits.device
+    greedy = temperatures == 0
+    normal = logits.logsumexp(-1)
+    if greedy.all():
+        tokens = logits.argmax(-1)
+        plain = logits.gather(-1, tokens[:, None])[:, 0] - normal
+        return Drawn(tokens.tolist(), [0.0] * len(temperatures), plain.tolist())
+    if (temperatures == 1).all():
+        scaled, total = logits, normal
+    else:
+        heat = torch.from_numpy(np.where(greedy, 1, temperatures).astype(np.float32)).to(device)
+        scaled = logits / heat[:, None]
+        total = scaled.logsumexp(-1)
+    cut = ((top_p < 1) | (top_k > 0)) & ~greedy
+    if cut.any():
+        rows = torch.from_numpy(np.flatnonzero(cut)).to(device)
+        kept = _truncate(scaled[rows], top_p[cut], top_k[cut])
+        scaled = scaled.index_copy(0, rows, kept)
+        total = total.index_copy(0, rows, kept.logsumexp(-1))
+    chances = (scaled - total[:, None]).exp_()
+    sums = chances.cumsum(-1)
+    wanted = torch.from_numpy(random.astype(np.float32)).to(device) * sums[:, -1]
+    tokens = torch.searchsorted(sums, wanted[:, None], right=True)[:, 0]
+    tokens = tokens.clamp_(max=logits.shape[-1] - 1)
+    likely = logits.argmax(-1)
+    # Rounding at the very end of the row can land on a token that was cut off.
+    bad = chances.gather(-1, tokens[:, None])[:, 0] <= 0
+    tokens = torch.where(bad | torch.from_numpy(greedy).to(device), likely, tokens)
+    picked = tokens[:, None]
+    logprobs = scaled.gather(-1, picked)[:, 0] - total
+    logprobs[torch.from_numpy(greedy).to(device)] = 0.0
+    plain = logits.gather(-1, picked)[:, 0] - normal
+    return Drawn(tokens.tolist(), logprobs.tolist(), plain.tolist())
+
+
+def _truncate(scaled: Tensor, top_p: NDArray[np.float32], top_k: NDArray[np.int64]) -> Tensor:
+    """Cuts off all but the k most likely tokens, then all but the smallest set that holds p."""
+    size = scaled.shape[-1]
+    ordered, places = scaled.sort(dim=-1, descending=True, stable=True)
+    keep = torch.from_numpy(np.where(top_k > 0, np.minimum(top_k, size), size)).to(scaled.device)
+    rank = torch.arange(size, device=scaled.device)
+    ordered = ordered.masked_fill(rank >= keep[:, None], -torch.inf)
+    chances = ordered.softmax(-1)
+    before = chances.cumsum(-1) - chances
+    limit = torch.from_numpy(top_p).to(scaled.device)[:, None]
+    # The most likely token always stays; p = 1 keeps everything, whatever the rounding.
+    ordered = ordered.masked_fill((before >= limit) & (rank > 0) & (limit < 1), -torch.inf)
+    return torch.empty_like(scaled).scatter_(-1, places, ordered)

@@ -1,0 +1,172 @@
+"""One thread that does all torch work, so that the event loop never waits for a product.
+
+Between two steps of sampling it advances whatever else is to be done (training, saving) by one
+unit. Work in progress is asked in every layer whether it should go on, so that stopping takes a
+fraction of a second, also amid a long backward pass.
+"""
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from rostra.engines.local.scheduler import Request, Scheduler
+from rostra.errors import EngineError, EngineUnavailable, RostraError
+
+T = TypeVar("T")
+Work = Generator[None, None, T]
+"""A piece of work that yields wherever others may have their turn."""
+
+
+class Interrupted(Exception):
+    """Work in progress is not wanted any more."""
+
+
+class _Job:
+    def __init__(self, work: Work[Any], done: Callable[[Any], None]) -> None:
+        self.work = work
+        self.done = done
+        self.cancelled = False
+
+
+class Worker:
+    """Owns the thread. Everything it holds is touched by that thread alone."""
+
+    def __init__(self) -> None:
+        self.scheduler: Scheduler | None = None
+        self._inbox: queue.SimpleQueue[Request | _Job | None] = queue.SimpleQueue()
+        self._jobs: deque[_Job] = deque()
+        self._closing = False
+        self._current: _Job | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    async def sample(self, make: Callable[[Callable[[Any], None]], Request]) -> Any:
+        """Hands over one request and waits for its result."""
+        future, done = _promise()
+        request = make(done)
+        self._put(request)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            request.cancelled = True
+            raise
+
+    async def run(self, work: Work[T]) -> T:
+        """Runs work on the thread, after all work that came before it."""
+        future, done = _promise()
+        job = _Job(work, done)
+        self._put(job)
+        try:
+            return await future  # type: ignore[no-any-return]
+        except asyncio.CancelledError:
+            job.cancelled = True
+            raise
+
+    def check(self) -> None:
+        """Asked by work in progress; raises when it should stop."""
+        if self._closing or (self._current is not None and self._current.cancelled):
+            raise Interrupted
+
+    def close(self, patience: float = 5.0) -> None:
+        """Stops the thread, whatever it is doing."""
+        self._closing = True
+        self._inbox.put(None)
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(patience)
+
+    def _put(self, item: Request | _Job) -> None:
+        with self._lock:
+            if self._closing:
+                raise EngineUnavailable("the local engine is closed")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._loop, name="rostra-local", daemon=True)
+                self._thread.start()
+        self._inbox.put(item)
+
+    def _loop(self) -> None:
+        while not self._closing:
+            self._receive()
+            if self._jobs and not self._closing:
+                self._advance(self._jobs[0])
+            if self.scheduler is not None and self.scheduler.busy and not self._closing:
+                try:
+                    self.scheduler.step()
+                except Interrupted:
+                    pass
+                except Exception as error:
+                    self.scheduler.fail(_as_engine_error(error))
+        gone = EngineUnavailable("the local engine was closed")
+        if self.scheduler is not None:
+            self.scheduler.fail(gone)
+        for job in self._jobs:
+            job.work.close()
+            job.done(gone)
+
+    def _receive(self) -> None:
+        """Takes in what has come; waits when there is nothing else to do."""
+        idle = not self._jobs and not (self.scheduler is not None and self.scheduler.busy)
+        while True:
+            try:
+                item = self._inbox.get(block=idle)
+            except queue.Empty:
+                return
+            idle = False
+            if isinstance(item, Request):
+                assert self.scheduler is not None
+                self.scheduler.add(item)
+            elif item is not None:
+                self._jobs.append(item)
+
+    def _advance(self, job: _Job) -> None:
+        self._current = job
+        try:
+            if job.cancelled:
+                job.work.close()
+                self._jobs.popleft()
+                return
+            next(job.work)
+        except StopIteration as end:
+            self._jobs.popleft()
+            job.done(end.value)
+        except Interrupted:
+            self._jobs.popleft()
+            job.done(EngineError("interrupted"))
+        except Exception as error:
+            self._jobs.popleft()
+            job.done(error if isinstance(error, RostraError) else _as_engine_error(error))
+        finally:
+            self._current = None
+
+
+def _as_engine_error(error: Exception) -> EngineError:
+    if isinstance(error, EngineError):
+        return error
+    wrapped = EngineError(f"the local engine failed: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _promise() -> tuple[asyncio.Future[Any], Callable[[Any], None]]:
+    """A future, and a way to settle it from another thread."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any) -> None:
+        if future.done():
+            return
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    def done(result: Any) -> None:
+        # A loop that was closed while we worked has nobody left to tell.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, result)
+
+    return future, done
