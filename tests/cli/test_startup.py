@@ -59,10 +59,25 @@ def test_importing_the_package_imports_nothing_else(broken: dict[str, str]) -> N
 
 
 def test_every_public_name_resolves_without_the_heavy_packages(broken: dict[str, str]) -> None:
-    code = "import rostra; print(len([getattr(rostra, name) for name in rostra.__all__]))"
+    code = (
+        "import rostra\n"
+        "local = {n for n, m in rostra._SURFACE.items() if m.startswith('rostra.engines.local')}\n"
+        "print(len([getattr(rostra, name) for name in rostra.__all__ if name not in local]))"
+    )
     done = python(broken, "-c", code)
     assert done.stderr == ""
     assert int(done.stdout) > 1
+
+
+def test_the_local_engine_says_how_to_install_what_it_needs() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import rostra\n"
+        "try: rostra.LocalEngine\n"
+        "except rostra.errors.ConfigError as error: print(error)"
+    )
+    done = python(dict(os.environ), "-c", code)
+    assert done.stdout == "this needs the package torch: pip install 'rostra[local]'\n"
 
 
 @pytest.mark.parametrize("command", ["debate", "show", "rescore"])

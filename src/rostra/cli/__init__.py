@@ -4,6 +4,7 @@ import difflib
 import gc
 import importlib
 import io
+import logging
 import sys
 
 import click
@@ -53,6 +54,13 @@ def _say(message: str) -> None:
     click.echo(f"rostra: {safe}", err=True)
 
 
+class _Notes(logging.Handler):
+    """What the library has to say while it works, one line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _say(record.getMessage())
+
+
 def main() -> None:
     """Runs the command line: errors that are meant for people become one line and exit code 2."""
     # Debates in flight are many small objects that all live long; collecting less often halves
@@ -62,6 +70,7 @@ def main() -> None:
         # A terminal that cannot show a character shows a question mark, and nothing breaks.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    logging.getLogger("rostra").addHandler(_Notes())
     try:
         rostra.main(prog_name="rostra", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

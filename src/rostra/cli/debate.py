@@ -2,15 +2,19 @@
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from rostra.arena import Debate, Heard, play
 from rostra.cli.options import console
 from rostra.debate.peer import PRESETS
+from rostra.engines.engine import Engine
 from rostra.engines.scripted import ScriptedEngine
-from rostra.errors import DataError
+from rostra.errors import ConfigError, DataError
 from rostra.players.model import ModelPlayer
 from rostra.players.rehearsal import rehearsal
 from rostra.rewards.score import RewardRules, score
@@ -27,10 +31,14 @@ from rostra.view.terminal import DebatePrinter
 @click.option("--rounds", type=int, help="How many rounds at the most.  [default: 3]")
 @click.option(
     "--engine",
-    type=click.Choice(["scripted"]),
-    default="scripted",
-    show_default=True,
-    help="Who speaks. scripted rehearses with no model.",
+    type=click.Choice(["scripted", "local"]),
+    help="Who speaks: scripted rehearses with no model, local runs one here.  [default: scripted, "
+    "or local with --model]",
+)
+@click.option(
+    "--model",
+    help="For the local engine: toy, smollm2, a folder, a hub id or a .gguf file.  [default: "
+    "smollm2]",
 )
 @click.option(
     "--config",
@@ -52,7 +60,8 @@ def command(
     protocol: str | None,
     agents: int | None,
     rounds: int | None,
-    engine: str,
+    engine: str | None,
+    model: str | None,
     config: Path | None,
     settings: tuple[str, ...],
     seed: int,
@@ -67,6 +76,7 @@ def command(
     \b
     rostra debate "What is 17 * 24?"
     rostra debate "What is 17 * 24?" --protocol peer-v1 --agents 3 --rounds 2
+    rostra debate "What is 17 * 24?" --model smollm2 --set max_tokens=200
     """
     given = {"agents": agents, "rounds": rounds}
     changes = {k: v for k, v in given.items() if v is not None} | parse_settings(settings)
@@ -74,19 +84,21 @@ def command(
     if out:
         check_target(out, overwrite)
     asked = Question("command-line", _text(question))
-    printer = DebatePrinter(console())
+    screen = console()
+    printer = DebatePrinter(screen)
     for warning in rules.warnings():
         click.echo(f"warning: {warning}", err=True)
     compiled = rules.protocol()
+    speaker = _engine(engine, model)
     printer.opening(asked.prompt, compiled, seed)
 
     def heard(event: Heard) -> None:
         printer.turn(compiled, event.turn, event.state.ballots[event.turn.id])
 
     async def run() -> None:
-        scripted = ScriptedEngine(rehearsal())
-        player = ModelPlayer(await scripted.sampler(), scripted.chat)
-        played = await play([Debate(asked, compiled, seed, rules)], player, watch=heard)
+        player = ModelPlayer(await speaker.sampler(), speaker.chat)
+        async with _progress(screen, speaker):
+            played = await play([Debate(asked, compiled, seed, rules)], player, watch=heard)
         transcript = played.transcripts[0]
         scoring = RewardRules.of(rules)
         printer.ending(transcript)
@@ -98,6 +110,42 @@ def command(
             printer.line(f"Kept in {out}. Look again: rostra show {out}")
 
     asyncio.run(run())
+
+
+@asynccontextmanager
+async def _progress(screen: Console, engine: Engine) -> AsyncIterator[None]:
+    """On a terminal, says how many tokens a model has spoken: a turn can take a while."""
+    counts = getattr(engine, "counts", None)
+    if counts is None or not screen.is_terminal:
+        yield
+        return
+    with screen.status("the agents are reading") as status:
+
+        async def watch() -> None:
+            while True:
+                await asyncio.sleep(0.3)
+                if counts.sampled:
+                    status.update(f"the agents are speaking: {counts.sampled} tokens")
+
+        watching = asyncio.create_task(watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+
+
+def _engine(name: str | None, model: str | None) -> Engine:
+    """The engine that was asked for; naming a model asks for the local one."""
+    if name == "local" or (name is None and model is not None):
+        # torch takes seconds to import, and a rehearsal does without.
+        from rostra.engines.local.engine import LocalEngine
+
+        model = model or "smollm2"
+        with console(stderr=True).status(f"loading {model}"):
+            return LocalEngine(model)
+    if model is not None:
+        raise ConfigError("--model is for the local engine: leave out --engine scripted")
+    return ScriptedEngine(rehearsal())
 
 
 def _text(question: str) -> str:

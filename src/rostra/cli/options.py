@@ -8,10 +8,10 @@ from rich.console import Console
 from rostra.debate.peer import Consensus, RewardName
 
 
-def console() -> Console:
-    """The console on standard output. In a pipe, lines are as long as they are."""
-    plain = Console()
-    return plain if plain.is_terminal else Console(width=10_000, no_color=True)
+def console(stderr: bool = False) -> Console:
+    """The console on standard output or error. In a pipe, lines are as long as they are."""
+    plain = Console(stderr=stderr)
+    return plain if plain.is_terminal else Console(stderr=stderr, width=10_000, no_color=True)
 
 
 reward = click.option(

@@ -354,7 +354,7 @@ def test_an_end_that_the_template_leaves_off_the_last_turn_is_an_end_all_the_sam
     asked = [Message("user", "And?")]
     open_, ended = (chat.extend(np.array(reply), asked).tolist() for reply in ([70], [70, end]))
     assert open_ == [end, *ended]
-    assert tokenizer.decode(chat.extend(np.array([70, end]), [])) == "\n<|im_start|>assistant\n"
+    assert tokenizer.decode(chat.extend(np.array([70, end]), [])) == "<|im_start|>assistant\n"
 
 
 def test_an_end_is_found_where_the_template_takes_no_conversation_that_ends_with_a_reply() -> None:

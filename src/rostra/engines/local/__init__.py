@@ -1,1 +1,6 @@
-"""The local engine: models that run in this process, on transformers."""
+"""The local engine: models that run in this process, on torch and transformers."""
+
+from rostra.engines.local.needs import need
+
+need("torch")
+need("transformers")

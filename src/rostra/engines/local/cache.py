@@ -132,7 +132,9 @@ class Cache:
         if source in self._idle:
             self._idle.move_to_end(source)
 
-    def take(self, entry: Entry, tokens: IntArray, keep: int, room: int) -> None:
+    def take(
+        self, entry: Entry, tokens: IntArray, keep: int, room: int, force: bool = False
+    ) -> None:
         """Continues an idle entry: the first `keep` tokens stay, the rest is new."""
         self._idle.pop(entry)
         entry.busy = True
@@ -140,8 +142,8 @@ class Cache:
         self._forget_blocks(entry, keep // BLOCK)
         entry.length = entry.planned = keep
         try:
-            self.reserve(entry, len(tokens) + room)
-        except Full:
+            self.reserve(entry, len(tokens) + room, force)
+        except BaseException:
             self.release(entry)
             raise
         self._plan(entry, tokens)
@@ -181,10 +183,12 @@ class Cache:
         self._forget_blocks(entry, 0)
         self._vacate(entry)
 
-    def drop(self, policy: int | None = None) -> None:
-        """Drops all idle entries, or those of one policy."""
-        for entry in [e for e in self._idle if policy is None or e.policy == policy]:
+    def drop(self, policy: int | None = None) -> int:
+        """Drops all idle entries, or those of one policy, and says how many."""
+        idle = [e for e in self._idle if policy is None or e.policy == policy]
+        for entry in idle:
             self._evict(entry)
+        return len(idle)
 
     def _plan(self, entry: Entry, tokens: IntArray) -> None:
         entry.tokens[entry.planned : len(tokens)] = tokens[entry.planned :]

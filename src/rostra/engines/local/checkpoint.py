@@ -20,6 +20,9 @@ from rostra.engines.local.models import quiet
 from rostra.engines.local.needs import need
 from rostra.errors import DataError
 
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+"""What AdamW keeps for a weight."""
+
 
 class Found(NamedTuple):
     weights: dict[str, Tensor]
@@ -34,13 +37,14 @@ def write_checkpoint(
 ) -> None:
     """Writes beside the target, then renames: there is always a whole checkpoint to load."""
     safetensors = need("safetensors.torch")
+    if target.exists() and not target.is_dir():
+        raise DataError(f"{target}: a file is in the way of the checkpoint")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix=f".{target.name}.part-", dir=target.parent))
     except OSError as error:
         raise DataError(f"{target}: cannot write a checkpoint there: {error.strerror}") from None
     try:
-        part.chmod(0o755)
         with quiet():
             source.save_pretrained(part)
             if not hasattr(source, "peft_config"):
@@ -51,12 +55,10 @@ def write_checkpoint(
         held["rng"] = torch.get_rng_state()
         safetensors.save_file(held, training / "moments.safetensors")
         (training / "state.json").write_text(json.dumps(state, indent=1) + "\n")
-        for path in sorted(part.rglob("*")):
-            _sync(path)
-        _sync(part)
+        _settle(part)
         old = target.with_name(f".{target.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
         if target.exists():
+            shutil.rmtree(old, ignore_errors=True)
             target.rename(old)
         part.rename(target)
         _sync(target.parent)
@@ -67,9 +69,10 @@ def write_checkpoint(
         shutil.rmtree(part, ignore_errors=True)
 
 
-def read_checkpoint(target: Path, *, adapted: Any, named: Mapping[str, nn.Parameter]) -> Found:
+def read_checkpoint(
+    target: Path, *, adapter: dict[str, float] | None, named: Mapping[str, nn.Parameter]
+) -> Found:
     """Reads and checks everything before anything is changed."""
-    safetensors = need("safetensors.torch")
     old = target.with_name(f".{target.name}.old")
     if not target.exists() and old.exists():
         # Killed between two renames: the old one is whole.
@@ -78,34 +81,74 @@ def read_checkpoint(target: Path, *, adapted: Any, named: Mapping[str, nn.Parame
         raise DataError(f"{target}: no such checkpoint")
     try:
         state = json.loads((target / "training" / "state.json").read_text())
-        moments = safetensors.load_file(target / "training" / "moments.safetensors")
-        rng = moments.pop("rng")
         steps = int(state["steps"])
-        kept = bool(state["adapter"])
-        if kept != (adapted is not None):
-            wanted, here = ("an adapter", "all weights") if kept else ("all weights", "an adapter")
-            raise DataError(f"{target}: a checkpoint of {wanted}, and this engine trains {here}")
-        files = sorted(target.glob("*.safetensors"))
-        weights: dict[str, Tensor] = {}
-        for file in files:
-            weights |= safetensors.load_file(file)
-    except FileNotFoundError as error:
-        raise DataError(f"{target}: not a whole checkpoint: {error.filename} is missing") from None
-    except DataError:
-        raise
-    except Exception as error:  # safetensors has an exception of its own for torn files
-        raise DataError(f"{target}: not a checkpoint of the local engine: {error}") from error
-    if adapted is not None:
+        kept = state["adapter"]
+    except FileNotFoundError:
+        raise DataError(f"{target}: not a checkpoint: it has no training/state.json") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{target}: training/state.json is damaged: {error}") from None
+    if kept != adapter:
+        raise DataError(
+            f"{target}: a checkpoint of {_says(kept)}, and this engine trains {_says(adapter)}"
+        )
+    moments = _tensors(target, "training/moments.safetensors")
+    weights: dict[str, Tensor] = {}
+    whole = "adapter_model.safetensors" if adapter else "model.safetensors"
+    files = [file.name for file in target.glob("model-*.safetensors")]
+    for name in sorted(files) or [whole]:
+        weights |= _tensors(target, name)
+    if adapter:
         weights = {_inner(key): value for key, value in weights.items()}
+    _check_weights(target, weights, named)
+    rng = moments.pop("rng", None)
+    if rng is None or rng.dtype != torch.uint8 or rng.shape != torch.get_rng_state().shape:
+        raise DataError(f"{target}: training/moments.safetensors is damaged: no random numbers")
+    _check_moments(target, moments, named)
+    return Found(weights, moments, steps, rng)
+
+
+def _says(adapter: object) -> str:
+    if not isinstance(adapter, dict):
+        return "all weights"
+    return f"an adapter of rank {adapter.get('rank')} and alpha {adapter.get('alpha')}"
+
+
+def _tensors(target: Path, name: str) -> dict[str, Tensor]:
+    safetensors = need("safetensors.torch")
+    try:
+        return dict(safetensors.load_file(target / name))
+    except FileNotFoundError:
+        raise DataError(f"{target}: damaged: the file {name} is missing") from None
+    except Exception as error:  # safetensors has an exception of its own for torn files
+        raise DataError(f"{target}: {name} is damaged: {error}") from error
+
+
+def _check_weights(
+    target: Path, weights: Mapping[str, Tensor], named: Mapping[str, nn.Parameter]
+) -> None:
+    if odd := sorted(weights.keys() ^ named.keys()):
+        side = "the checkpoint" if odd[0] in weights else "the model"
+        raise DataError(f"{target}: belongs to another model: only {side} has {odd[0]}")
     for key, parameter in named.items():
-        if key not in weights:
-            raise DataError(f"{target}: holds no weight {key}; it belongs to another model")
         if weights[key].shape != parameter.shape:
             raise DataError(
-                f"{target}: {key} has the shape {tuple(weights[key].shape)}, and the model's has "
-                f"{tuple(parameter.shape)}; it belongs to another model or rank"
+                f"{target}: belongs to another model: {key} has the shape "
+                f"{tuple(weights[key].shape)}, and the model's has {tuple(parameter.shape)}"
             )
-    return Found(weights, moments, steps, rng)
+
+
+def _check_moments(
+    target: Path, moments: Mapping[str, Tensor], named: Mapping[str, nn.Parameter]
+) -> None:
+    """All of them, or none before the first step."""
+    for key, parameter in named.items() if moments else ():
+        for field in MOMENTS:
+            found = moments.get(f"{field}/{key}")
+            shape = torch.Size() if field == "step" else parameter.shape
+            if found is None or found.shape != shape:
+                raise DataError(
+                    f"{target}: training/moments.safetensors is damaged at {field}/{key}"
+                )
 
 
 def _inner(key: str) -> str:
@@ -114,6 +157,15 @@ def _inner(key: str) -> str:
     for part in ("lora_A", "lora_B"):
         key = key.replace(f".{part}.weight", f".{part}.default.weight")
     return key
+
+
+def _settle(folder: Path) -> None:
+    """Everything on the disk, and readable to whom new files usually are."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for path in (folder, *sorted(folder.rglob("*"))):
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
+        _sync(path)
 
 
 def _sync(path: Path) -> None:

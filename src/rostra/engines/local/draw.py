@@ -52,8 +52,10 @@ def draw(
     if (temperatures == 1).all():
         scaled, total = logits, normal
     else:
-        heat = torch.from_numpy(np.where(greedy, 1, temperatures).astype(np.float32)).to(device)
-        scaled = logits / heat[:, None]
+        heat = np.where(greedy, 1, np.maximum(temperatures, 1e-30)).astype(np.float32)
+        # Counted from the most likely token: at a tiny temperature nothing else may overflow.
+        scaled = logits - logits.amax(-1, keepdim=True)
+        scaled /= torch.from_numpy(heat).to(device)[:, None]
         total = scaled.logsumexp(-1)
     cut = ((top_p < 1) | (top_k > 0)) & ~greedy
     if cut.any():

@@ -80,9 +80,12 @@ class LocalSampler:
         worker = self._engine.worker
         if n == 1:
             return [await worker.sample(request(seeds[0]))]
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(worker.sample(request(seed))) for seed in seeds]
-        return [task.result() for task in tasks]
+        tasks = [asyncio.ensure_future(worker.sample(request(seed))) for seed in seeds]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
 
     async def score(self, tokens: IntArray, start: int) -> FloatArray:
         """Log-probabilities of tokens[start:], by teacher forcing."""

@@ -5,6 +5,7 @@ rows is multiplied out, turned into log-probabilities, then into the gradient, a
 and forgotten; what goes back into the model is a gradient as small as the hidden states.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ def run_head(
     loss: Loss | None,
     *,
     trained: bool,
+    check: Callable[[], None] = lambda: None,
 ) -> HeadOutput:
     """Log-probabilities of the targets and, with a loss, its gradients: those of the hidden states
     and, where the output layer is trained, those of its weights."""
@@ -53,6 +55,7 @@ def run_head(
     weight_grad = torch.zeros_like(weight) if loss and trained else None
     bias_grad = torch.zeros_like(bias) if loss and trained and bias is not None else None
     for first in range(0, len(hidden), CHUNK):
+        check()
         rows = slice(first, first + CHUNK)
         part = hidden[rows]
         targets = wanted.targets[rows, None]

@@ -27,13 +27,13 @@ class FastLinear:
     def __call__(self, x: Tensor) -> Tensor:
         layer = self._layer
         rows = x.numel() // x.shape[-1]
-        if torch.is_grad_enabled() or rows > ROWS:
+        if torch.is_grad_enabled() or not 0 < rows <= ROWS:
             return F.linear(x, layer.weight, layer.bias)
         if self._packed is None:
             self._packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), 512)
         flat = x.reshape(rows, x.shape[-1])
         result = torch.ops.mkldnn._linear_pointwise(flat, self._packed, layer.bias, "none", [], "")
-        return result.view(*x.shape[:-1], -1)  # type: ignore[no-any-return]
+        return result.view(*x.shape[:-1], layer.out_features)  # type: ignore[no-any-return]
 
     def forget(self) -> None:
         """The weight has changed."""

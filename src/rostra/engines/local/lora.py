@@ -4,6 +4,7 @@ y = x W' + scale (x A') B', with the second product added in place. PEFT's own l
 passes over y and, in training, keeps more of it for the way back.
 """
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,12 @@ class LowRank(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor, scale: float
     ) -> Tensor:
         flat = x.reshape(-1, x.shape[-1])
+        kind = a.dtype
+        a, b = a.to(x.dtype), b.to(x.dtype)
         inner = flat @ a.t()
         y = F.linear(flat, weight, bias).addmm_(inner, b.t(), alpha=scale)
         ctx.save_for_backward(flat, weight, a, b, inner)
+        ctx.kind = kind
         ctx.scale = scale
         return y.view(*x.shape[:-1], -1)
 
@@ -57,7 +61,8 @@ class LowRank(torch.autograd.Function):
         gx = None
         if ctx.needs_input_grad[0]:
             gx = (grad @ weight).addmm_(down, a).view(*grads[0].shape[:-1], -1)
-        return gx, None, None, down.t() @ flat, (grad.t() @ inner).mul_(ctx.scale), None
+        ga, gb = down.t() @ flat, (grad.t() @ inner).mul_(ctx.scale)
+        return gx, None, None, ga.to(ctx.kind), gb.to(ctx.kind), None
 
 
 class LowRankForward:
@@ -86,49 +91,82 @@ class LowRankForward:
 
 def add_adapter(weights: Weights, lora: Lora | None, folder: Path | None, seed: int) -> Any:
     """Puts a new adapter on the module, or the one in a PEFT folder. Returns PEFT's model."""
-    peft = need("peft")
-    module = weights.module
     if folder is not None:
-        if not (folder / "adapter_config.json").exists():
-            raise DataError(f"{folder}: not an adapter: it has no adapter_config.json")
-        if not (folder / "adapter_model.safetensors").exists():
-            raise DataError(f"{folder}: holds no adapter_model.safetensors")
-        try:
-            adapted = peft.PeftModel.from_pretrained(module, folder, is_trainable=True)
-        except (RuntimeError, ValueError, OSError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise DataError(f"{folder}: this adapter does not fit the model: {reason}") from error
+        adapted = _from_folder(weights.module, folder)
     else:
         assert lora is not None
-        targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
-        config = peft.LoraConfig(
-            r=lora.rank,
-            lora_alpha=lora.alpha,
-            target_modules=targets,
-            lora_dropout=0.0,
-            task_type="CAUSAL_LM",
-        )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            try:
-                adapted = peft.get_peft_model(module, config)
-            except ValueError as error:
-                names = sorted(
-                    {n.split(".")[-1] for n, m in module.named_modules() if type(m) is nn.Linear}
-                )
-                raise ConfigError(
-                    f"targets = {targets}: the model has no such layers; it has {', '.join(names)}"
-                ) from error
-    config = adapted.peft_config[ADAPTER]
-    if config.use_dora or config.bias != "none" or config.modules_to_save or config.lora_dropout:
-        raise ConfigError(
-            "the local engine trains plain LoRA: no DoRA, bias, dropout or whole layers"
-        )
+        adapted = _new(weights.module, lora, seed)
     layer: Any
-    for layer in module.modules():
+    for layer in weights.module.modules():
         if ADAPTER in getattr(layer, "lora_A", ()):
-            if type(layer.base_layer) is not nn.Linear:
-                raise ConfigError(f"LoRA on {type(layer.base_layer).__name__} is not supported")
             layer.forward = LowRankForward(layer, weights)
     weights.has_adapter = True
     return adapted
+
+
+def _new(module: nn.Module, lora: Lora, seed: int) -> Any:
+    peft = need("peft")
+    linear = {name.split(".")[-1] for name, part in module.named_modules() if _is_linear(part)}
+    head: Any = module
+    output = head.get_output_embeddings()
+    linear -= {name.split(".")[-1] for name, part in module.named_modules() if part is output}
+    targets = [lora.targets] if isinstance(lora.targets, str) else list(lora.targets)
+    if targets == ["all-linear"]:
+        targets = sorted(linear)
+    if unknown := [name for name in targets if name.split(".")[-1] not in linear]:
+        raise ConfigError(
+            f"targets = {unknown}: the model has no such linear layers to adapt; it has "
+            f"{', '.join(sorted(linear))}"
+        )
+    config = peft.LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        target_modules=targets,
+        lora_dropout=0.0,
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return peft.get_peft_model(module, config)
+
+
+def _from_folder(module: nn.Module, folder: Path) -> Any:
+    """An adapter that was saved by anybody, if it is one that the engine can compute."""
+    peft = need("peft")
+    safetensors = need("safetensors.torch")
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        if not (folder / name).exists():
+            raise DataError(f"{folder}: not an adapter folder: it has no {name}")
+    try:
+        config = peft.PeftConfig.from_pretrained(folder)
+        kept = safetensors.load_file(folder / "adapter_model.safetensors")
+    except Exception as error:  # PEFT raises whatever its parts raise
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{folder}: not an adapter that PEFT reads: {reason}") from error
+    if config.peft_type is None:
+        raise DataError(f"{folder}: adapter_config.json names no kind of adapter")
+    more = ("use_dora", "lora_bias", "modules_to_save", "lora_dropout")
+    odd = config.peft_type != "LORA" or config.bias != "none"
+    if odd or any(getattr(config, name) for name in more):
+        raise ConfigError(
+            f"{folder}: the local engine runs plain LoRA: no DoRA, bias, dropout or whole layers"
+        )
+    if any(".lora_A." not in key and ".lora_B." not in key for key in kept):
+        raise ConfigError(f"{folder}: the local engine adapts linear layers only")
+    try:
+        # Quiet about keys that do not fit: they are compared below.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            adapted = peft.PeftModel.from_pretrained(module, folder, is_trainable=True)
+        found = peft.get_peft_model_state_dict(adapted)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{folder}: this adapter does not fit the model: {reason}") from error
+    if found.keys() != kept.keys():
+        odd = min(found.keys() ^ kept.keys())
+        raise DataError(f"{folder}: this adapter does not fit the model: {odd} is on one side only")
+    return adapted
+
+
+def _is_linear(part: nn.Module) -> bool:
+    return type(part) is nn.Linear

@@ -130,16 +130,23 @@ def _from_folder(folder: Path | str, name: str) -> tuple[Any, Any]:
     try:
         with quiet(isinstance(folder, Path)):
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-            module = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, use_safetensors=True, dtype="auto", attn_implementation="sdpa"
+            module, info = transformers.AutoModelForCausalLM.from_pretrained(
+                folder,
+                use_safetensors=True,
+                dtype="auto",
+                attn_implementation="sdpa",
+                output_loading_info=True,
             )
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # transformers raises whatever its parts raise
         reason = " ".join(str(error).split())[:300]
         if isinstance(folder, str):
             raise DataError(
                 f"{name}: no such folder, and the hub did not give it: {reason}"
             ) from error
         raise DataError(f"{folder}: transformers cannot load it: {reason}") from error
+    if missing := sorted(info["missing_keys"]):
+        # transformers would draw them at random and go on.
+        raise DataError(f"{folder}: the weights are not whole: {missing[0]} is missing")
     return module, tokenizer
 
 
@@ -192,7 +199,7 @@ def _convert(gguf: Path, target: Path) -> None:
         with quiet():
             tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
             module = transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # as above
         reason = " ".join(str(error).split())[:300]
         raise DataError(f"{gguf}: transformers cannot read this GGUF: {reason}") from error
     # The weights are dequantised by now; these marks would keep transformers from saving them.

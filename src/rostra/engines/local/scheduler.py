@@ -109,12 +109,10 @@ class Scheduler:
     def step(self) -> None:
         """One forward pass for everybody who can use it."""
         self._sweep()
-        self._admit()
-        if not self._running:
-            return
-        batch = self._choose()
         try:
-            self._compute(batch)
+            self._admit()
+            if self._running:
+                self._compute(self._choose())
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -141,22 +139,21 @@ class Scheduler:
     def _admit(self) -> None:
         """Lets in whom there is room for, in the order they came. Who shares a beginning with
         somebody who is still computing it waits until it is there."""
-        held: list[Request] = []
-        for index, request in enumerate(self._waiting):
-            if len(self._running) >= self._lanes:
-                held += self._waiting[index:]
-                break
-            try:
-                entry = self._entry(request)
-            except Full:
-                held += self._waiting[index:]
-                break
-            if entry is None:
-                held.append(request)
-                continue
-            request.entry = entry
-            self._running.append(request)
-        self._waiting = held
+        queue, self._waiting = self._waiting, []
+        looked = 0
+        try:
+            for request in queue:
+                entry = self._entry(request) if len(self._running) < self._lanes else None
+                looked += 1
+                if entry is None:
+                    self._waiting.append(request)
+                else:
+                    request.entry = entry
+                    self._running.append(request)
+        except Full:
+            pass
+        finally:
+            self._waiting += queue[looked:]
 
     def _entry(self, request: Request) -> Entry | None:
         """A place for a request that begins with all that is known of it, or None if it is worth
@@ -171,7 +168,7 @@ class Scheduler:
             shared = min(shared, found.length)
         if found is not None and shared >= BLOCK:
             if not found.busy and (found.scratch or shared == found.length):
-                self.cache.take(found, tokens, shared, room)
+                self.cache.take(found, tokens, shared, room, self._alone())
                 self.counts.reused += shared
                 return found
             entry = self.cache.open(request.policy.serial, tokens, room, self._alone())
@@ -216,15 +213,19 @@ class Scheduler:
                 [np.arange(e.length, e.length + count) for _, (e, count) in order]
             )
             wanted, owners = self._wanted(order)
-            logits = None
             with self._weights.using(batch[0][0].policy):
                 logits = self._forward(tokens, places, wanted, step)
-            for _, (entry, count) in order:
-                entry.length += count
-            self.counts.steps += 1
-            self.counts.computed += len(tokens)
-            if owners:
-                self._advance(logits, owners)
+            # Nothing is written down before all is computed: what runs out of memory can go again.
+            scored = self._score(logits, owners)
+            drawn = self._draw(logits, owners)
+        for _, (entry, count) in order:
+            entry.length += count
+        self.counts.steps += 1
+        self.counts.computed += len(tokens)
+        for request, logprobs in scored:
+            self._accept_scores(request, logprobs)
+        for request, token, logprob, plain in drawn:
+            self._accept(request, token, logprob, plain)
 
     def _forward(self, tokens: IntArray, places: IntArray, wanted: IntArray, step: Step) -> Any:
         found = self._weights.module(
@@ -260,35 +261,35 @@ class Scheduler:
         wanted = np.concatenate(rows) if rows else np.zeros(0, np.int64)
         return wanted.astype(np.int64), owners
 
-    def _advance(self, logits: Any, owners: list[tuple[Request, int]]) -> None:
-        """Draws the next tokens, and lets go of who is done."""
+    def _draw(
+        self, logits: Any, owners: list[tuple[Request, int]]
+    ) -> list[tuple[Request, int, float, float]]:
+        """The next token of every reply."""
         samples: list[Request] = []
+        params: list[SamplingParams] = []
         rows: list[int] = []
         first = 0
         for request, count in owners:
-            if request.params is None:
-                self._score(request, logits[first : first + count])
-            else:
+            if request.params is not None:
                 samples.append(request)
+                params.append(request.params)
                 rows.append(first)
             first += count
         if not samples:
-            return
+            return []
         if len(rows) < len(logits):
             logits = logits[torch.tensor(rows, device=logits.device)]
-        params = [request.params for request in samples]
-        seeds = np.array([p.seed & (2**64 - 1) for p in params if p], np.uint64)
+        seeds = np.array([p.seed & (2**64 - 1) for p in params], np.uint64)
         places = np.array([len(request.tokens) for request in samples], np.uint64)
         drawn = draw(
             logits,
-            np.array([p.temperature for p in params if p], np.float32),
-            np.array([p.top_p for p in params if p], np.float32),
-            np.array([p.top_k for p in params if p], np.int64),
+            np.array([p.temperature for p in params], np.float32),
+            np.array([p.top_p for p in params], np.float32),
+            np.array([p.top_k for p in params], np.int64),
             uniforms(seeds, places),
         )
         self.counts.sampled += len(samples)
-        for request, token, logprob, plain in zip(samples, *drawn, strict=True):
-            self._accept(request, token, logprob, plain)
+        return list(zip(samples, *drawn, strict=True))
 
     def _accept(self, request: Request, token: int, logprob: float, plain: float) -> None:
         params, entry = request.params, request.entry
@@ -340,18 +341,29 @@ class Scheduler:
             request.logprobs.clear()
         self.counts.preempted += 1
 
-    def _score(self, request: Request, logits: Any) -> None:
-        entry = request.entry
-        assert entry is not None
-        begin = request.start + len(request.logprobs)
-        targets = torch.from_numpy(request.prompt[begin : begin + len(logits)].astype(np.int64))
-        logits = logits.float()
-        chosen = logits.gather(-1, targets.to(logits.device)[:, None])[:, 0]
-        request.logprobs += (chosen - logits.logsumexp(-1)).tolist()
+    def _score(
+        self, logits: Any, owners: list[tuple[Request, int]]
+    ) -> list[tuple[Request, list[float]]]:
+        """Log-probabilities of the tokens that are there."""
+        found: list[tuple[Request, list[float]]] = []
+        first = 0
+        for request, count in owners:
+            if request.params is None:
+                begin = request.start + len(request.logprobs)
+                targets = torch.from_numpy(request.prompt[begin : begin + count])
+                own = logits[first : first + count].float()
+                chosen = own.gather(-1, targets.to(own.device)[:, None])[:, 0]
+                found.append((request, (chosen - own.logsumexp(-1)).tolist()))
+            first += count
+        return found
+
+    def _accept_scores(self, request: Request, logprobs: list[float]) -> None:
+        assert request.entry is not None
+        request.logprobs += logprobs
         if len(request.logprobs) == len(request.prompt) - request.start:
-            entry.scratch = True
+            request.entry.scratch = True
             self._leave(request)
-            request.done(np.array(request.logprobs, np.float32))
+            request.done(_floats(request.logprobs))
 
     def _finish(self, request: Request, reason: StopReason) -> None:
         self._leave(request)
@@ -375,17 +387,18 @@ class Scheduler:
 
     def _back_off(self, error: Exception) -> None:
         """Half the lanes, half the prompt tokens a step, nothing kept that is idle."""
-        self.cache.drop()
-        alone = len(self._running) == 1
-        if alone and self._prefill_tokens <= BLOCK:
-            request = self._running[0]
-            assert request.entry is not None
-            self.cache.discard(request.entry)
-            self._running.clear()
+        if self.cache.drop() and not self._running:
+            return
+        least = self._prefill_tokens <= BLOCK
+        if not self._running or (len(self._running) == 1 and least):
+            request = (self._running or self._waiting).pop(0)
+            if request.entry is not None:
+                self.cache.discard(request.entry)
             request.done(OutOfMemory(f"out of memory with a single request in flight: {error}"))
             return
         self._lanes = max(1, len(self._running) // 2)
-        self._prefill_tokens = max(BLOCK, self._prefill_tokens // 2)
+        if not least:
+            self._prefill_tokens = max(BLOCK, self._prefill_tokens // 2)
         for request in self._running[self._lanes :][::-1]:
             self._preempt(request)
         log.warning(

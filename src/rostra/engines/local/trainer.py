@@ -1,6 +1,7 @@
 """The local trainer: gradients of the losses, AdamW, and checkpoints that lose nothing."""
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from rostra.engines.arrays import FloatArray
 from rostra.engines.local.attention import Segments
-from rostra.engines.local.checkpoint import read_checkpoint, write_checkpoint
+from rostra.engines.local.checkpoint import MOMENTS, read_checkpoint, write_checkpoint
 from rostra.engines.local.head import Wanted, run_head
 from rostra.engines.local.packing import microbatches
 from rostra.engines.local.scheduler import is_out_of_memory
@@ -141,7 +142,8 @@ class LocalTrainer:
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-                waiting = [*self._halves(batch, error), *waiting]
+                tokens = sum(lengths[i] for i in batch)
+                waiting = [*self._halves(batch, tokens, error), *waiting]
                 continue
             total += found.loss
             at = 0
@@ -160,12 +162,12 @@ class LocalTrainer:
                 torch._foreach_add_(self._gradient, gradient)
         return TrainOutput(total, logprobs)
 
-    def _halves(self, batch: list[int], error: Exception) -> list[list[int]]:
+    def _halves(self, batch: list[int], tokens: int, error: Exception) -> list[list[int]]:
         if len(batch) == 1:
             raise EngineError(
                 "out of memory on a single example: use shorter debates or checkpointing = true"
             ) from error
-        self._budget = max(1, self._budget // 2)
+        self._budget = min(self._budget, max(1, tokens // 2))
         log.warning("out of memory: going on with %d tokens a pass", self._budget)
         middle = len(batch) // 2
         return [batch[:middle], batch[middle:]]
@@ -210,7 +212,13 @@ class LocalTrainer:
             head = self._head
             with torch.no_grad():
                 found = run_head(
-                    hidden, head.weight, head.bias, wanted, loss, trained=self._trains(head.weight)
+                    hidden,
+                    head.weight,
+                    head.bias,
+                    wanted,
+                    loss,
+                    trained=self._trains(head.weight),
+                    check=self._worker.check,
                 )
             if loss is None:
                 return found, None
@@ -267,20 +275,30 @@ class LocalTrainer:
             state = self._optimizer.state.get(parameter, {})
             moments |= {f"{field}/{key}": value for field, value in state.items()}
         write_checkpoint(
-            self._folder / name,
+            self._path(name),
             source=self._adapted if self._adapted is not None else self._weights.module,
             tokenizer=self._tokenizer,
             moments=moments,
-            state={
-                "model": self._model,
-                "adapter": self._adapted is not None,
-                "steps": self._steps,
-            },
+            state={"model": self._model, "steps": self._steps, "adapter": self._adapter()},
         )
+
+    def _adapter(self) -> dict[str, float] | None:
+        """What must be the same for the weights of an adapter to mean the same."""
+        if self._adapted is None:
+            return None
+        config = self._adapted.peft_config["default"]
+        return {"rank": config.r, "alpha": float(config.lora_alpha)}
+
+    def _path(self, name: str) -> Path:
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            raise ConfigError(
+                f"{name!r} is no name for a checkpoint: use letters, digits, dashes and dots"
+            )
+        return self._folder / name
 
     def _load(self, name: str) -> Work[None]:
         yield
-        found = read_checkpoint(self._folder / name, adapted=self._adapted, named=self._named)
+        found = read_checkpoint(self._path(name), adapter=self._adapter(), named=self._named)
         self._weights.before_change()
         with torch.no_grad():
             for key, parameter in self._named.items():
@@ -289,10 +307,8 @@ class LocalTrainer:
         self._optimizer.state.clear()
         for key, parameter in self._named.items():
             state = {
-                field: found.moments[f"{field}/{key}"].to(
-                    parameter.device if field != "step" else "cpu"
-                )
-                for field in ("step", "exp_avg", "exp_avg_sq")
+                field: found.moments[f"{field}/{key}"].to(parameter.device)
+                for field in MOMENTS
                 if f"{field}/{key}" in found.moments
             }
             if state:

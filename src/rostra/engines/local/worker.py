@@ -73,7 +73,8 @@ class Worker:
 
     def close(self, patience: float = 5.0) -> None:
         """Stops the thread, whatever it is doing."""
-        self._closing = True
+        with self._lock:
+            self._closing = True
         self._inbox.put(None)
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -86,7 +87,7 @@ class Worker:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._loop, name="rostra-local", daemon=True)
                 self._thread.start()
-        self._inbox.put(item)
+            self._inbox.put(item)
 
     def _loop(self) -> None:
         while not self._closing:
@@ -101,15 +102,18 @@ class Worker:
                 except Exception as error:
                     self.scheduler.fail(_as_engine_error(error))
         gone = EngineUnavailable("the local engine was closed")
+        with self._lock:
+            self._receive(wait=False)
         if self.scheduler is not None:
             self.scheduler.fail(gone)
         for job in self._jobs:
             job.work.close()
             job.done(gone)
 
-    def _receive(self) -> None:
+    def _receive(self, wait: bool = True) -> None:
         """Takes in what has come; waits when there is nothing else to do."""
-        idle = not self._jobs and not (self.scheduler is not None and self.scheduler.busy)
+        busy = self._jobs or (self.scheduler is not None and self.scheduler.busy)
+        idle = wait and not busy
         while True:
             try:
                 item = self._inbox.get(block=idle)
