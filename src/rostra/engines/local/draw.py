@@ -44,39 +44,35 @@ def draw(
     logits = logits.float()
     device = logits.device
     greedy = temperatures == 0
-    normal = logits.logsumexp(-1)
+    plain = logits.log_softmax(-1)
     if greedy.all():
         tokens = logits.argmax(-1)
-        plain = logits.gather(-1, tokens[:, None])[:, 0] - normal
-        return Drawn(tokens.tolist(), [0.0] * len(temperatures), plain.tolist())
-    if (temperatures == 1).all():
-        scaled, total = logits, normal
-    else:
+        picked = plain.gather(-1, tokens[:, None])[:, 0]
+        return Drawn(tokens.tolist(), [0.0] * len(temperatures), picked.tolist())
+    scaled = plain
+    if (temperatures != 1).any():
         heat = np.where(greedy, 1, np.maximum(temperatures, 1e-30)).astype(np.float32)
         # Counted from the most likely token: at a tiny temperature nothing else may overflow.
         scaled = logits - logits.amax(-1, keepdim=True)
-        scaled /= torch.from_numpy(heat).to(device)[:, None]
-        total = scaled.logsumexp(-1)
+        scaled = (scaled / torch.from_numpy(heat).to(device)[:, None]).log_softmax(-1)
     cut = ((top_p < 1) | (top_k > 0)) & ~greedy
     if cut.any():
         rows = torch.from_numpy(np.flatnonzero(cut)).to(device)
-        kept = _truncate(scaled[rows], top_p[cut], top_k[cut])
+        kept = _truncate(scaled[rows], top_p[cut], top_k[cut]).log_softmax(-1)
         scaled = scaled.index_copy(0, rows, kept)
-        total = total.index_copy(0, rows, kept.logsumexp(-1))
-    chances = (scaled - total[:, None]).exp_()
-    sums = chances.cumsum(-1)
+    sums = scaled.exp().cumsum(-1)
     wanted = torch.from_numpy(random.astype(np.float32)).to(device) * sums[:, -1]
     tokens = torch.searchsorted(sums, wanted[:, None], right=True)[:, 0]
     tokens = tokens.clamp_(max=logits.shape[-1] - 1)
-    likely = logits.argmax(-1)
-    # Rounding at the very end of the row can land on a token that was cut off.
-    bad = chances.gather(-1, tokens[:, None])[:, 0] <= 0
-    tokens = torch.where(bad | torch.from_numpy(greedy).to(device), likely, tokens)
-    picked = tokens[:, None]
-    logprobs = scaled.gather(-1, picked)[:, 0] - total
-    logprobs[torch.from_numpy(greedy).to(device)] = 0.0
-    plain = logits.gather(-1, picked)[:, 0] - normal
-    return Drawn(tokens.tolist(), logprobs.tolist(), plain.tolist())
+    logprobs = scaled.gather(-1, tokens[:, None])[:, 0]
+    # Rounding at the very end of a row can land on a token that was cut off.
+    likeliest = torch.from_numpy(greedy).to(device) | (logprobs == -torch.inf)
+    if likeliest.any():
+        tokens = torch.where(likeliest, logits.argmax(-1), tokens)
+        logprobs = scaled.gather(-1, tokens[:, None])[:, 0]
+        logprobs[torch.from_numpy(greedy).to(device)] = 0.0
+    picked = plain.gather(-1, tokens[:, None])[:, 0]
+    return Drawn(tokens.tolist(), logprobs.tolist(), picked.tolist())
 
 
 def _truncate(scaled: Tensor, top_p: NDArray[np.float32], top_k: NDArray[np.int64]) -> Tensor:

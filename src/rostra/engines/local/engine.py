@@ -17,6 +17,7 @@ from rostra.engines.local.attention import NAME, Segments
 from rostra.engines.local.cache import Cache, CacheShape
 from rostra.engines.local.chat import TemplateChat
 from rostra.engines.local.lora import Lora, add_adapter
+from rostra.engines.local.memory import keep_freed_memory
 from rostra.engines.local.models import load_model
 from rostra.engines.local.scheduler import Counts, Request, Scheduler
 from rostra.engines.local.spelling import Spelling
@@ -82,7 +83,7 @@ class LocalSampler:
             return [await worker.sample(request(seeds[0]))]
         tasks = [asyncio.ensure_future(worker.sample(request(seed))) for seed in seeds]
         try:
-            return await asyncio.gather(*tasks)
+            return list(await asyncio.gather(*tasks))
         finally:
             for task in tasks:
                 task.cancel()
@@ -136,8 +137,9 @@ class LocalEngine:
         self._training = training or TrainerOptions()
         spelling = Spelling(loaded.tokenizer)
         spelling.table += [b""] * (self._vocabulary - len(spelling.table))
-        _use_packed_attention(loaded.module, model)
-        self.weights = Weights(loaded.module, fast=sampling.fast)
+        if next(loaded.module.parameters()).device.type == "cpu":
+            keep_freed_memory()
+        self.weights = _packed_weights(loaded.module, model, sampling.fast)
         self.peft: Any = None
         if lora is not None or adapter is not None:
             start = Path(adapter) if adapter is not None else None
@@ -228,20 +230,22 @@ def _default_cache_bytes(device: torch.device) -> int:
     return max(min(free // 4, 8 * GIB), GIB // 4)
 
 
-def _use_packed_attention(module: Any, name: str) -> None:
+def _packed_weights(module: Any, name: str, fast: bool) -> Weights:
     """Switches to packed attention, and makes sure that it computes what the model computes."""
     first, second = [1, 2, 3, 4, 5], [5, 4, 3]
     device = next(module.parameters()).device
     with torch.inference_mode():
         expected = [module(torch.tensor([t], device=device)).logits[0] for t in (first, second)]
+    module.set_attn_implementation(NAME)
+    weights = Weights(module, fast=fast)
+    with torch.inference_mode():
         try:
-            module.set_attn_implementation(NAME)
-            found = module(
-                input_ids=torch.tensor([first + second], device=device),
-                position_ids=torch.tensor([[*range(5), *range(3)]], device=device),
-                use_cache=False,
-                packed=Segments([5, 3], device),
-            ).logits[0]
+            found = weights.logits(
+                torch.tensor(first + second, device=device),
+                torch.tensor([*range(5), *range(3)], device=device),
+                torch.arange(8, device=device),
+                Segments([5, 3], device),
+            )
             same = torch.allclose(found, torch.cat(expected), rtol=1e-2, atol=1e-2)
         except (TypeError, ValueError, RuntimeError, EngineError):
             same = False
@@ -250,3 +254,4 @@ def _use_packed_attention(module: Any, name: str) -> None:
             f"{name}: {type(module).__name__} does not work with packed batches (its attention is "
             "not of the usual kind), so the local engine cannot run it; serve it with vLLM instead"
         )
+    return weights

@@ -5,6 +5,7 @@ to a half of what the machine can do; oneDNN with weights laid out beforehand re
 that at 8 rows. The copy costs as much memory as the weights, so it is made only when told to.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -37,6 +38,46 @@ class FastLinear:
 
     def forget(self) -> None:
         """The weight has changed."""
+        self._packed = None
+
+
+class FusedLinear:
+    """Several layers with one input as one product, where no gradient is needed.
+
+    Few rows: one product with all weights side by side. Many rows: one product each, and no copy
+    of large weights. What an adapter adds comes on top of each part.
+    """
+
+    def __init__(self, layers: Sequence[Any], pack: bool) -> None:
+        self._layers = layers
+        self._bases: list[nn.Linear] = [getattr(layer, "base_layer", layer) for layer in layers]
+        self._sizes = [base.out_features for base in self._bases]
+        self._large = sum(base.weight.numel() for base in self._bases) >= SMALLEST
+        self._pack = pack
+        self._packed: Tensor | None = None
+
+    def __call__(self, x: Tensor) -> Sequence[Tensor]:
+        rows = len(x)
+        if self._large and not (self._pack and 0 < rows <= ROWS):
+            return [layer.forward(x) for layer in self._layers]
+        if self._packed is None:
+            whole = torch.cat([base.weight.detach() for base in self._bases])
+            if self._large:
+                whole = torch.ops.mkldnn._reorder_linear_weight(whole, 512)
+            self._packed = whole
+        if self._large:
+            y = torch.ops.mkldnn._linear_pointwise(x, self._packed, None, "none", [], "")
+        else:
+            y = F.linear(x, self._packed)
+        parts = y.split(self._sizes, -1)
+        for layer, part in zip(self._layers, parts, strict=True):
+            add = getattr(layer.forward, "add_low_rank", None)
+            if add is not None:
+                add(x, part)
+        return parts  # type: ignore[no-any-return]
+
+    def forget(self) -> None:
+        """The weights have changed."""
         self._packed = None
 
 

@@ -82,11 +82,16 @@ class LowRankForward:
         if torch.is_grad_enabled():
             return LowRank.apply(x, self._base.weight, self._base.bias, a, b, self._scale)  # type: ignore[no-any-return,no-untyped-call]
         y = self._base(x)
-        flat = x.reshape(-1, x.shape[-1]).to(a.dtype)
-        y.view(-1, y.shape[-1]).addmm_(
-            (flat @ a.t()).to(y.dtype), b.t().to(y.dtype), alpha=self._scale
-        )
+        self.add_low_rank(x, y)
         return y  # type: ignore[no-any-return]
+
+    def add_low_rank(self, x: Tensor, y: Tensor) -> None:
+        """Adds what the adapter adds, in place."""
+        if self._weights.adapter_on:
+            a, b = self._a.weight.to(y.dtype), self._b.weight.to(y.dtype)
+            flat = x.reshape(-1, x.shape[-1])
+            target = y if y.dim() == 2 else y.view(-1, y.shape[-1])
+            target.addmm_(flat @ a.t(), b.t(), alpha=self._scale)
 
 
 def add_adapter(weights: Weights, lora: Lora | None, folder: Path | None, seed: int) -> Any:
@@ -101,6 +106,7 @@ def add_adapter(weights: Weights, lora: Lora | None, folder: Path | None, seed: 
         if ADAPTER in getattr(layer, "lora_A", ()):
             layer.forward = LowRankForward(layer, weights)
     weights.has_adapter = True
+    weights.rebuild()
     return adapted
 
 

@@ -228,14 +228,13 @@ class Scheduler:
             self._accept(request, token, logprob, plain)
 
     def _forward(self, tokens: IntArray, places: IntArray, wanted: IntArray, step: Step) -> Any:
-        found = self._weights.module(
-            input_ids=torch.from_numpy(tokens)[None].to(self._device),
-            position_ids=torch.from_numpy(places)[None].to(self._device),
-            use_cache=False,
-            logits_to_keep=torch.from_numpy(wanted).to(self._device),
-            packed=step,
+        device = self._device
+        return self._weights.logits(
+            torch.from_numpy(tokens).to(device),
+            torch.from_numpy(places).to(device),
+            torch.from_numpy(wanted).to(device),
+            step,
         )
-        return found.logits[0]
 
     def _wanted(
         self, order: list[tuple[Request, Piece]]

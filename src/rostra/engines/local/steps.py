@@ -31,7 +31,7 @@ class _Single:
         self.rows = slice(first, first + count)
         self._masks: dict[int | None, Tensor] = {}
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, rule: Rule, out: Tensor) -> None:
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, rule: Rule) -> Tensor:
         q, k, v = q[:, self.rows], k[:, self.rows], v[:, self.rows]
         keys = self.chunk.keys[layer, self.slot, :, : self.end]
         values = self.chunk.values[layer, self.slot, :, : self.end]
@@ -44,7 +44,7 @@ class _Single:
                 self._masks[window] = causal_mask(q.shape[1], self.end, window, q.device)
             mask = self._masks[window]
         found = attend(q[None], keys[None], values[None], mask, rule)
-        out[self.rows] = found[0].transpose(0, 1)
+        return found[0].transpose(0, 1)
 
 
 class _Row:
@@ -63,44 +63,46 @@ class _Row:
         if not whole:
             lengths = torch.ones(self.high - self.low, dtype=torch.long, device=device)
             self._lengths = lengths.index_copy_(0, self.slots - self.low, self._lengths)
-        self._masks: dict[int | None, Tensor | None] = {}
+        self._masks: dict[int | None, Tensor] = {}
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, rule: Rule, out: Tensor) -> None:
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, rule: Rule) -> Tensor:
         keys, values = self.chunk.keys[layer], self.chunk.values[layer]
         keys[self.slots, :, self.places] = k[:, self.rows].transpose(0, 1)
         values[self.slots, :, self.places] = v[:, self.rows].transpose(0, 1)
-        keys, values = keys[self.low : self.high, :, : self.end], values[self.low : self.high]
-        heads, width = k.shape[0], q.shape[2]
         query = q[:, self.rows].transpose(0, 1)
+        count, heads, width = query.shape
         if self.inside is not None:
-            all_rows = query.new_zeros(self.high - self.low, *query.shape[1:])
+            all_rows = query.new_zeros(self.high - self.low, heads, width)
             query = all_rows.index_copy_(0, self.inside, query)
-        query = query.reshape(len(query), heads, -1, width)
-        scores = torch.matmul(query, keys.transpose(2, 3)).mul_(rule.scaling)
-        if rule.softcap is not None:
-            scores = torch.tanh_(scores.div_(rule.softcap)).mul_(rule.softcap)
-        mask = self._mask(rule.window, scores)
-        if mask is not None:
-            scores += mask
-        found = torch.matmul(scores.softmax(-1), values[:, :, : self.end])
-        found = found.reshape(len(found), -1, width)
-        out[self.rows] = found if self.inside is None else found[self.inside]
+        # One product for all sequences and heads: queries that share a head of keys are its rows.
+        kept = k.shape[0]
+        span = slice(self.low * kept, self.high * kept)
+        keys = keys.flatten(0, 1)[span, : self.end]
+        values = values.flatten(0, 1)[span, : self.end]
+        query = query.reshape(len(keys), heads // kept, width)
+        scores = self._scores(query, keys, kept, rule)
+        found = torch.bmm(scores.softmax(-1), values).view(-1, heads, width)
+        return found if self.inside is None else found[self.inside]
 
-    def _mask(self, window: int | None, scores: Tensor) -> Tensor | None:
-        if window not in self._masks:
-            self._masks[window] = self._make_mask(window, scores)
-        return self._masks[window]
+    def _scores(self, query: Tensor, keys: Tensor, kept: int, rule: Rule) -> Tensor:
+        if rule.window not in self._masks:
+            self._masks[rule.window] = self._make_mask(rule.window, kept, query)
+        mask = self._masks[rule.window]
+        keys = keys.transpose(1, 2)
+        if rule.softcap is None:
+            return torch.baddbmm(mask, query, keys, alpha=rule.scaling)
+        scores = torch.bmm(query, keys).mul_(rule.scaling / rule.softcap)
+        return scores.tanh_().mul_(rule.softcap).add_(mask)
 
-    def _make_mask(self, window: int | None, scores: Tensor) -> Tensor | None:
+    def _make_mask(self, window: int | None, kept: int, query: Tensor) -> Tensor:
+        """Minus infinity where a sequence has nothing, or nothing within its window."""
         lengths = self._lengths[:, None]
-        place = torch.arange(self.end, device=scores.device)
+        place = torch.arange(self.end, device=query.device)
         hidden = place >= lengths
         if window is not None:
             hidden |= place < lengths - window
-        if not hidden.any():
-            return None
-        mask = torch.zeros(hidden.shape, dtype=scores.dtype, device=scores.device)
-        return mask.masked_fill_(hidden, -torch.inf)[:, None, None]
+        mask = torch.zeros(hidden.shape, dtype=query.dtype, device=query.device)
+        return mask.masked_fill_(hidden, -torch.inf).repeat_interleave(kept, 0)[:, None]
 
 
 class Step:
@@ -126,10 +128,8 @@ class Step:
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rule: Rule) -> Tensor:
         self._check()
-        out = query.new_empty(query.shape[1], query.shape[0], query.shape[2])
-        for part in self._parts:
-            part.attend(layer, query, key, value, rule, out)
-        return out
+        found = [part.attend(layer, query, key, value, rule) for part in self._parts]
+        return found[0] if len(found) == 1 else torch.cat(found)
 
 
 def _runs(entries: Sequence[Entry]) -> list[list[Entry]]:

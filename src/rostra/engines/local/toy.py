@@ -70,9 +70,9 @@ def toy_tokenizer() -> Any:
     for word in WORDS:
         merge("\u0120", word)
         merge("\u0120", word.capitalize())
-    core = tokenizers.Tokenizer(
-        tokenizers.models.BPE(vocab=vocabulary, merges=merges, ignore_merges=True)
-    )
+    # A whole word is looked up before it is merged: an earlier merge must not break it.
+    model = tokenizers.models.BPE(vocab=vocabulary, merges=merges, ignore_merges=True)
+    core = tokenizers.Tokenizer(model)
     split = tokenizers.pre_tokenizers.Split(
         tokenizers.Regex(r" ?[A-Za-z]+|\d|[^A-Za-z\d]"), "isolated"
     )

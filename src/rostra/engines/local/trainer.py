@@ -70,9 +70,9 @@ class LocalTrainer:
         weights.trained = list(named.values())
         self._named = named
         self._head = module.get_output_embeddings()
-        self._trunk = module.get_decoder()
         self._check_head()
         if options.checkpointing:
+            weights.trunk.checkpointing = True
             module.gradient_checkpointing_enable({"use_reentrant": False})
             module.train()
         fused = weights.trained[0].device.type in ("cpu", "cuda")
@@ -113,11 +113,11 @@ class LocalTrainer:
                 f"training needs a plain output layer, not {type(self._head).__name__}"
             )
         device = self._head.weight.device
-        tokens = torch.tensor([[1, 2, 3, 4, 5]], device=device)
+        tokens = torch.tensor([1, 2, 3, 4, 5], device=device)
         with torch.inference_mode(), self._weights.using(None):
             plan = Segments([5], device)
-            whole = module(tokens, use_cache=False, packed=plan).logits
-            apart = self._head(self._trunk(tokens, use_cache=False, packed=plan).last_hidden_state)
+            whole = module(tokens[None], use_cache=False, packed=plan).logits[0]
+            apart = self._head(self._weights.trunk(tokens, torch.arange(5, device=device), plan))
         if not torch.allclose(whole, apart, rtol=1e-2, atol=1e-2):
             raise ConfigError(
                 f"{type(module).__name__} does something to its logits that training does not know"
@@ -202,12 +202,11 @@ class LocalTrainer:
         )
         plan = Segments(lengths, device, self._worker.check)
         with torch.set_grad_enabled(loss is not None), self._weights.using(None):
-            hidden = self._trunk(
-                input_ids=torch.from_numpy(tokens.astype(np.int64))[None].to(device),
-                position_ids=torch.from_numpy(places)[None].to(device),
-                use_cache=False,
-                packed=plan,
-            ).last_hidden_state[0]
+            hidden = self._weights.trunk(
+                torch.from_numpy(tokens.astype(np.int64)).to(device),
+                torch.from_numpy(places).to(device),
+                plan,
+            )
             hidden = hidden.index_select(0, torch.from_numpy(rows).to(device))
             head = self._head
             with torch.no_grad():

@@ -10,11 +10,14 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from rostra.engines.local.attention import Plan
 from rostra.engines.local.linear import FastLinear, can_pack, make_fast
+from rostra.engines.local.trunk import LlamaTrunk, make_trunk
 
 _serials = itertools.count(1)
 
@@ -40,9 +43,31 @@ class Weights:
         self.adapter_on = False
         self.gone: deque[int] = deque()
         """Policies that nobody holds any more."""
-        self._fast: list[FastLinear] = make_fast(module) if fast and can_pack(module) else []
+        self._pack = fast and can_pack(module)
+        self._fast: list[FastLinear] = make_fast(module) if self._pack else []
+        self.trunk = make_trunk(module, pack=self._pack)
         self._current: weakref.ref[Policy] | None = None
         self._base: weakref.ref[Policy] | None = None
+
+    def rebuild(self) -> None:
+        """To be called when layers of the module were replaced."""
+        self.trunk = make_trunk(self.module, pack=self._pack)
+
+    def logits(self, tokens: Tensor, places: Tensor, wanted: Tensor, plan: Plan) -> Tensor:
+        """The model's logits in some rows of a packed batch."""
+        module: Any = self.module
+        if isinstance(self.trunk, LlamaTrunk):
+            hidden = self.trunk(tokens, places, plan)
+            found: Tensor = module.get_output_embeddings()(hidden.index_select(0, wanted))
+            return found
+        found = module(
+            input_ids=tokens[None],
+            position_ids=places[None],
+            use_cache=False,
+            logits_to_keep=wanted,
+            packed=plan,
+        ).logits[0]
+        return found
 
     def policy(self) -> Policy:
         """Today's weights."""
@@ -91,6 +116,7 @@ class Weights:
     def changed(self) -> None:
         """To be called after the trained weights have changed."""
         if not self.has_adapter:
+            self.trunk.forget()
             for fast in self._fast:
                 fast.forget()
 
