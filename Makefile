@@ -22,7 +22,7 @@ demo: setup  ## Play a rehearsed debate and show its votes and rewards
 	@$(BIN)/rostra debate "What is 17 * 24?" --rounds 2
 
 test: check  ## Lint, check types and the order of rooms, run all tests
-	@$(BIN)/pytest --numprocesses 2 --cov --cov-report=
+	@$(BIN)/pytest --numprocesses 2 --dist loadgroup --cov --cov-report=
 	@$(BIN)/coverage report --include 'src/rostra/debate/*,src/rostra/rewards/*,src/rostra/credit/*' --fail-under 100
 	@$(BIN)/coverage report --fail-under 95 | tail -n 1
 

@@ -58,3 +58,15 @@ def test_the_output_in_the_readme_is_what_the_demo_prints() -> None:
         [sys.executable, "-m", "rostra", *command], capture_output=True, text=True, check=True
     )
     assert told.stdout.endswith(quoted[1])
+
+
+def test_the_example_of_the_engines_page_runs(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "engines.md").read_text("utf-8")
+    code = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert code
+    done = subprocess.run(
+        [sys.executable, "-c", code[1]], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "grad_norm" in done.stdout
+    assert (tmp_path / "checkpoints" / "step-1" / "model.safetensors").exists()

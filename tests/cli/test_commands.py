@@ -684,3 +684,42 @@ def test_numbers_are_never_cut_on_a_narrow_terminal() -> None:
     told = on_a_terminal("debate", "What is 17 * 24?", "--rounds", "3", COLUMNS="40")
     assert "…" not in told
     assert len(re.findall(r"[+-]\d\.\d\d \([+-]\d\.\d\d\)", told)) == 5 * (3 + 3)
+
+
+def test_a_model_of_this_machine_speaks_in_every_seat(rostra: Run, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    out = tmp_path / "debate.json"
+    done = rostra(
+        "debate", ASK, "--model", "toy", "--agents", 3, "--rounds", 1, "--set", "max_tokens=6",
+        "--out", out,
+    )  # fmt: skip
+    assert done.code == 0
+    assert "Agent 2" in done.out
+    assert "gen reward" in done.out
+    turns = json.loads(out.read_text())["turns"]
+    assert len(turns) == 6
+    assert all(1 <= len(turn["tokens"]) <= 6 for turn in turns)
+    again = rostra(
+        "debate", ASK, "--engine", "local", "--model", "toy", "--agents", 3, "--rounds", 1,
+        "--set", "max_tokens=6",
+    )  # fmt: skip
+    assert again.out == done.out.partition("\nKept in")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--model", "smolm2"], "did you mean smollm2?"),
+        (["--model", "toy", "--engine", "scripted"], "--model is for the local engine"),
+        (["--model", "."], "not a model folder: it has no config.json"),
+        (["--engine", "tinker"], "'tinker' is not one of 'scripted', 'local'"),
+    ],
+)
+def test_a_model_that_cannot_be_had_is_one_sentence(
+    rostra: Run, arguments: list[str], says: str
+) -> None:
+    pytest.importorskip("torch")
+    done = rostra("debate", ASK, *arguments)
+    assert done.code == 2
+    assert says in done.err
+    assert done.err.count("\n") == 1

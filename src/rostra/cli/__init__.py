@@ -70,7 +70,9 @@ def main() -> None:
         # A terminal that cannot show a character shows a question mark, and nothing breaks.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    logging.getLogger("rostra").addHandler(_Notes())
+    notes = logging.getLogger("rostra")
+    if not any(isinstance(handler, _Notes) for handler in notes.handlers):
+        notes.addHandler(_Notes())
     try:
         rostra.main(prog_name="rostra", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

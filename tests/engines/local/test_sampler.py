@@ -722,11 +722,11 @@ def test_a_reply_ends_where_the_context_ends(loud: LocalEngine, plain: Any) -> N
 
 
 def test_a_prompt_that_does_not_fit_is_refused(loud: LocalEngine) -> None:
-    with pytest.raises(ConfigError, match=r"\b5000\b.*\b4096\b"):
+    with pytest.raises(EngineError, match=r"\b5000\b.*\b4096\b"):
         reply(loud, prompt(5000))
-    with pytest.raises(ConfigError, match=r"\b4096\b.*\b4096\b"):
+    with pytest.raises(EngineError, match=r"\b4096\b.*\b4096\b"):
         reply(loud, prompt(4096))
-    with pytest.raises(ConfigError, match=r"\b4097\b.*\b4096\b"):
+    with pytest.raises(EngineError, match=r"\b4097\b.*\b4096\b"):
         scores(loud, prompt(4097), 4000)
 
 

@@ -130,7 +130,8 @@ class LocalEngine:
         self.tokenizer = loaded.tokenizer
         self.context = loaded.context
         self.chat = TemplateChat(loaded.tokenizer)
-        log.info("%s: %s", model, self.chat.mode)
+        level = logging.INFO if self.chat.extends else logging.WARNING
+        log.log(level, "%s: %s", model, self.chat.mode)
         self.ends = self.chat.ends | _end_tokens(loaded.module)
         self._vocabulary = loaded.module.get_input_embeddings().num_embeddings
         self._folder = Path(folder) if folder is not None else None
@@ -189,9 +190,9 @@ class LocalEngine:
         self._closer()
 
     def check_prompt(self, prompt: IntArray, room: int = 1) -> IntArray:
-        """Refuses a prompt that cannot be computed."""
+        """Refuses a prompt that cannot be computed. Only the debate it comes from is lost."""
         if len(prompt) + room > self.context:
-            raise ConfigError(
+            raise EngineError(
                 f"a prompt of {len(prompt)} tokens does not fit the context of {self.context} of "
                 f"{self.model}: use fewer rounds, a shorter history (history_rounds), or a model "
                 "with a longer context"
