@@ -106,5 +106,5 @@ def test_a_second_turn_computes_only_what_is_new(smollm2: LocalEngine) -> None:
         return smollm2.counts.computed - before, len(more)
 
     computed, new = asyncio.run(run())
-    # The last sampled token was never computed; the second reply adds up to eight, but for its last.
+    # One sampled token was not computed before; the second reply adds all its tokens but the last.
     assert computed <= new + 1 + 7

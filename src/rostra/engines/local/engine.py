@@ -237,18 +237,19 @@ def _packed_weights(module: Any, name: str, fast: bool) -> Weights:
     device = next(module.parameters()).device
     with torch.inference_mode():
         expected = [module(torch.tensor([t], device=device)).logits[0] for t in (first, second)]
-    module.set_attn_implementation(NAME)
-    weights = Weights(module, fast=fast)
     with torch.inference_mode():
         try:
+            module.set_attn_implementation(NAME)
+            weights = Weights(module, fast=fast)
             found = weights.logits(
                 torch.tensor(first + second, device=device),
                 torch.tensor([*range(5), *range(3)], device=device),
                 torch.arange(8, device=device),
                 Segments([5, 3], device),
             )
-            same = torch.allclose(found, torch.cat(expected), rtol=1e-2, atol=1e-2)
-        except (TypeError, ValueError, RuntimeError, EngineError):
+            close = 1e-3 if found.dtype == torch.float32 else 1e-1
+            same = torch.allclose(found, torch.cat(expected), rtol=close, atol=close)
+        except Exception:  # whatever an unusual model makes of it
             same = False
     if not same:
         raise ConfigError(

@@ -134,7 +134,6 @@ def _from_folder(folder: Path | str, name: str) -> tuple[Any, Any]:
                 folder,
                 use_safetensors=True,
                 dtype="auto",
-                attn_implementation="sdpa",
                 output_loading_info=True,
             )
     except Exception as error:  # transformers raises whatever its parts raise
