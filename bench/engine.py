@@ -249,6 +249,39 @@ def debate_generate(repeats: int, together: bool) -> None:
     report(seconds=statistics.median(seconds), all=seconds)
 
 
+def debate_parts(_: int) -> None:
+    """Where the time of a debate goes: steps with prompts and without, products and attention."""
+    from rostra.engines.local import linear, steps
+
+    engine = local_engine()
+    scheduler = engine.scheduler
+    spent: dict[str, float] = {}
+
+    def watch(owner: Any, name: str, label: Callable[..., str]) -> None:
+        inner = getattr(owner, name)
+
+        def timed_call(*args: Any) -> Any:
+            start = time.perf_counter()
+            found = inner(*args)
+            key = label(*args)
+            spent[key] = spent.get(key, 0.0) + time.perf_counter() - start
+            return found
+
+        setattr(owner, name, timed_call)
+
+    def kind(batch: Any) -> str:
+        return "decoding" if all(piece.tokens == 1 for _, piece in batch) else "prompts"
+
+    watch(scheduler, "_compute", kind)
+    watch(linear.FastLinear, "__call__", lambda *_: "products with weights")
+    watch(linear.FusedLinear, "__call__", lambda *_: "products with weights")
+    watch(steps._Row, "attend", lambda *_: "attention while decoding")
+    watch(steps._Single, "attend", lambda *_: "attention in prompts")
+    watch(scheduler, "_draw", lambda *_: "drawing tokens")
+    whole = timed(lambda: asyncio.run(debates(engine, DEBATES, ROUNDS, 0)))
+    report(shares={part: seconds / whole for part, seconds in spent.items()})
+
+
 def rounds_local(repeats: int) -> None:
     engine = local_engine()
     rows = {}
@@ -426,6 +459,7 @@ CONTENDERS: dict[str, Callable[[int], None]] = {
     "debate, rostra": debate_local,
     "debate, generate per turn": lambda n: debate_generate(n, together=False),
     "debate, generate batched": lambda n: debate_generate(n, together=True),
+    "debate, parts": debate_parts,
     "rounds, rostra": rounds_local,
     "training, rostra": train_local,
     "training, TRL": lambda n: train_trl(n, "stock"),
@@ -469,6 +503,10 @@ def table(found: dict[str, Any]) -> str:
         lines.append(
             peak("debate, rostra", "debate, generate per turn", "debate, generate batched")
         )
+        if "debate, parts" in found:
+            shares = found["debate, parts"]["shares"]
+            parts = [f"{part} {share:.0%}" for part, share in shares.items()]
+            lines.append("of rostra's time: " + ", ".join(parts))
         lines.append("")
     if "rounds, rostra" in found:
         lines += ["2 debates by rounds", "rounds  computed  per round  anew each turn  seconds"]
@@ -495,7 +533,7 @@ def table(found: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--contender", choices=CONTENDERS, help="run one in this process")
-    parser.add_argument("--only", help="run contenders whose name begins so; writes nothing")
+    parser.add_argument("--only", help="run those whose name begins so; keep the other results")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     if options.contender:
@@ -503,18 +541,19 @@ def main() -> None:
         CONTENDERS[options.contender](repeats)
         return
     found: dict[str, Any] = {}
+    if options.only and RESULTS.exists():
+        found = json.loads(RESULTS.read_text())["contenders"]
     for name in CONTENDERS:
-        if options.only and not name.startswith((options.only, "machine")):
+        if options.only and not name.startswith(options.only):
             continue
         print(f"{name} ...", file=sys.stderr, flush=True)
         command = [sys.executable, __file__, "--contender", name, "--repeats", str(options.repeats)]
         found[name] = json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
     text = table(found)
     print(text)
-    if not options.only:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps({"machine": describe(), **found}, indent=2) + "\n")
-        RESULTS.with_suffix(".txt").write_text(text + "\n")
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps({"machine": describe(), "contenders": found}, indent=2) + "\n")
+    RESULTS.with_suffix(".txt").write_text(text + "\n")
 
 
 if __name__ == "__main__":

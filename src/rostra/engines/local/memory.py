@@ -13,9 +13,8 @@ def keep_freed_memory() -> bool:
     """Asks the C library to keep what it is given back.
 
     By default glibc takes every large block fresh from the system and returns it at once. A forward
-    pass makes hundreds of them, and the system clears each page anew: a quarter of the time of a
-    pass through smollm2 went there. Says whether the C library listens (glibc does, musl and macOS
-    do not); without it everything works, more slowly.
+    pass makes hundreds of them, and the system clears each page anew. Says whether the C library
+    listens (glibc does, musl and macOS do not); without it everything works, more slowly.
     """
     if not sys.platform.startswith("linux"):
         return False

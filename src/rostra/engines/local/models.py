@@ -179,7 +179,7 @@ def _converted(gguf: Path) -> Path:
         ) from None
     with filelock.FileLock(f"{target}.lock"):
         if not target.exists():
-            log.warning("converting %s to safetensors, once; about a minute", gguf.name)
+            log.warning("converting %s to safetensors, once; half a minute or so", gguf.name)
             part = Path(tempfile.mkdtemp(prefix=f"{target.name}.part-", dir=home))
             try:
                 _convert(gguf, part)

@@ -33,7 +33,7 @@ class TrainerOptions:
     batch_tokens: int = 2048
     """Tokens in one pass through the model; a batch is as many passes as it takes."""
     checkpointing: bool = False
-    """Recompute activations on the way back: far less memory, a third more time."""
+    """Recompute activations on the way back: far less memory, more time."""
 
     def __post_init__(self) -> None:
         if self.batch_tokens < 1:

@@ -1,7 +1,7 @@
 """The layers of a model, from tokens to hidden states, over a packed batch.
 
 Any model runs through its own code (`PlainTrunk`). Models of Llama's shape, which the two built-in
-ones are, run through `LlamaTrunk`: the same weights and the same arithmetic in a third of the
+ones are, run through `LlamaTrunk`: the same weights and the same arithmetic in far fewer
 operations, with gradients written out by hand. At a million weights an operation costs more than
 its arithmetic; at a hundred million, every pass over the activations that is saved counts.
 """
