@@ -24,7 +24,7 @@ demo: setup  ## Play a rehearsed debate and show its votes and rewards
 test: check  ## Lint, check types and the order of rooms, run all tests
 	@$(BIN)/pytest --numprocesses 2 --dist loadgroup --cov --cov-report=
 	@$(BIN)/coverage report --include 'src/rostra/debate/*,src/rostra/rewards/*,src/rostra/credit/*' --fail-under 100
-	@$(BIN)/coverage report --fail-under 95 | tail -n 1
+	@$(BIN)/coverage report --format total --fail-under 95
 
 check: setup  ## Lint, format, strict types, order of rooms
 	$(BIN)/ruff check .
