@@ -19,7 +19,8 @@ from rostra.engines.local.chat import TemplateChat
 from rostra.engines.local.lora import Lora, add_adapter
 from rostra.engines.local.memory import keep_freed_memory
 from rostra.engines.local.models import load_model
-from rostra.engines.local.scheduler import Counts, Request, Scheduler
+from rostra.engines.local.request import Counts, Request
+from rostra.engines.local.scheduler import Scheduler
 from rostra.engines.local.spelling import Spelling
 from rostra.engines.local.trainer import LocalTrainer, TrainerOptions
 from rostra.engines.local.weights import Policy, Weights
@@ -235,6 +236,7 @@ def _packed_weights(module: Any, name: str, fast: bool) -> Weights:
     """Switches to packed attention, and makes sure that it computes what the model computes."""
     first, second = [1, 2, 3, 4, 5], [5, 4, 3]
     device = next(module.parameters()).device
+    reason: Exception | None = None
     with torch.inference_mode():
         expected = [module(torch.tensor([t], device=device)).logits[0] for t in (first, second)]
     with torch.inference_mode():
@@ -249,11 +251,11 @@ def _packed_weights(module: Any, name: str, fast: bool) -> Weights:
             )
             close = 1e-3 if found.dtype == torch.float32 else 1e-1
             same = torch.allclose(found, torch.cat(expected), rtol=close, atol=close)
-        except Exception:  # whatever an unusual model makes of it
-            same = False
+        except Exception as error:  # whatever an unusual model makes of it
+            same, reason = False, error
     if not same:
         raise ConfigError(
             f"{name}: {type(module).__name__} does not work with packed batches (its attention is "
             "not of the usual kind), so the local engine cannot run it; serve it with vLLM instead"
-        )
+        ) from reason
     return weights

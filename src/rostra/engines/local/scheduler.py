@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,10 @@ import torch
 from rostra.engines.arrays import FloatArray, IntArray
 from rostra.engines.local.cache import BLOCK, Cache, Entry, Full
 from rostra.engines.local.draw import draw, uniforms
+from rostra.engines.local.request import Counts, Request
 from rostra.engines.local.spelling import Spelling
 from rostra.engines.local.steps import Piece, Step
-from rostra.engines.local.weights import Policy, Weights
+from rostra.engines.local.weights import Weights
 from rostra.engines.sampling import Completion, SamplingParams, StopReason
 from rostra.errors import EngineError
 
@@ -25,54 +25,6 @@ GROW = 128
 
 class OutOfMemory(EngineError):
     """Not even one request fits."""
-
-
-@dataclass(eq=False, slots=True)
-class Request:
-    """Something to sample or to score, and what has come of it so far."""
-
-    policy: Policy
-    prompt: IntArray
-    done: Callable[[Any], None]
-    """Takes the result, or an exception."""
-    params: SamplingParams | None = None
-    """None: score instead of sampling."""
-    start: int = 0
-    """Where scoring begins."""
-    stops: tuple[bytes, ...] = ()
-    ends: frozenset[int] = frozenset()
-    cancelled: bool = False
-    entry: Entry | None = None
-    tokens: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    plain: list[float] = field(default_factory=list)
-    spelt: bytearray = field(default_factory=bytearray)
-
-    def known(self) -> IntArray:
-        """Everything that is to be computed: the prompt, and the reply so far."""
-        if not self.tokens:
-            return self.prompt
-        return np.concatenate([self.prompt, np.array(self.tokens, self.prompt.dtype)])
-
-    def limit(self) -> int:
-        """How many tokens may be taken from the cache: one must be left to compute."""
-        if self.params is None:
-            return self.start - 1
-        return len(self.prompt) + len(self.tokens) - 1
-
-
-@dataclass(slots=True)
-class Counts:
-    """What has been done, in tokens and steps."""
-
-    steps: int = 0
-    computed: int = 0
-    """Tokens that went through the model."""
-    reused: int = 0
-    """Prompt tokens that did not: their keys and values were there."""
-    sampled: int = 0
-    preempted: int = 0
-    """Requests that had to give up their place and were computed again."""
 
 
 class Scheduler:

@@ -70,7 +70,7 @@ class _Row:
         keys[self.slots, :, self.places] = k[:, self.rows].transpose(0, 1)
         values[self.slots, :, self.places] = v[:, self.rows].transpose(0, 1)
         query = q[:, self.rows].transpose(0, 1)
-        count, heads, width = query.shape
+        _, heads, width = query.shape
         if self.inside is not None:
             all_rows = query.new_zeros(self.high - self.low, heads, width)
             query = all_rows.index_copy_(0, self.inside, query)

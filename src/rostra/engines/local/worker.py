@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from rostra.engines.local.scheduler import Request, Scheduler
+from rostra.engines.local.request import Request
+from rostra.engines.local.scheduler import Scheduler
 from rostra.errors import EngineError, EngineUnavailable, RostraError
 
 T = TypeVar("T")
