@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import torch
 
 from rostra.engines.chat import Message
 from rostra.engines.local.engine import LocalEngine
+from rostra.engines.local.lora import Lora
 from rostra.engines.local.models import load_model
 from rostra.engines.sampling import SamplingParams
+from rostra.engines.training import Adam, Datum
 
 pytestmark = [
     pytest.mark.skipif(
@@ -108,3 +111,23 @@ def test_a_second_turn_computes_only_what_is_new(smollm2: LocalEngine) -> None:
     computed, new = asyncio.run(run())
     # One sampled token was not computed before; the second reply adds all its tokens but the last.
     assert computed <= new + 1 + 7
+
+
+def test_an_adapter_of_it_can_be_trained(tmp_path: Path) -> None:
+    engine = LocalEngine("smollm2", lora=Lora(4), folder=tmp_path)
+    tokens = engine.chat.open([Message("user", ASKED[0])]).astype(np.int64)
+    size = len(tokens) - 1
+    ones = np.ones(size, np.float32)
+    datum = Datum(tokens[:-1], tokens[1:], 0 * ones, ones / size, ones, np.zeros(size, np.int64))
+
+    async def run() -> list[float]:
+        trainer = await engine.trainer()
+        losses = []
+        for _ in range(3):
+            losses.append((await trainer.forward_backward([datum], "cross_entropy")).loss)
+            await trainer.optim_step(Adam(learning_rate=1e-3))
+        return losses
+
+    losses = asyncio.run(run())
+    engine.close()
+    assert losses[0] > losses[1] > losses[2]
