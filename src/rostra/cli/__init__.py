@@ -13,6 +13,8 @@ from rostra import __version__
 from rostra.errors import RostraError
 
 COMMANDS = {
+    "demo": "Train a tiny model by self-play and see it improve.",
+    "train": "Train a model by a recipe.",
     "debate": "Play one debate about a question and watch it.",
     "show": "Print stored transcripts.",
     "rescore": "Score stored debates again under other rules, without sampling.",

@@ -53,7 +53,7 @@ def view(state: State, seat: int, slot: int) -> View:
     names = {s: t for s, t in last.names.items() if s not in {i.seat for i in fresh}}
     names |= comparable(order, fresh, seat)
     turns = "\n\n".join([state.shown[t.id] for t in order])
-    task = _task(state, seat, slot, names)
+    task = _task(state, seat, slot, names, seen)
     text = _render(state, seat, "next", turns=turns, task=task)
     return View(seat, slot, last.id, (Message("user", text),), seen, names)
 
@@ -150,7 +150,7 @@ def _opened(state: State, seat: int, slot: int, turns: list[Turn]) -> View:
         answers=_answers(state),
         background=(state.question.background or "") if sees.background else "",
         turns="\n\n".join(blocks),
-        task=_task(state, seat, slot, names),
+        task=_task(state, seat, slot, names, seen),
     )
     return View(seat, slot, None, (_system(state, seat), Message("user", text)), seen, names)
 
@@ -189,10 +189,14 @@ def _block(state: State, turn: Turn, *, own: bool) -> str:
     return state.shown[turn.id]
 
 
-def _task(state: State, seat: int, slot: int, names: Mapping[int, TurnId]) -> str:
-    """What is asked of the seat now."""
+def _task(
+    state: State, seat: int, slot: int, names: Mapping[int, TurnId], seen: tuple[TurnId, ...]
+) -> str:
+    """What is asked of the seat now. Whom it may compare stands in the order of what was shown."""
     opening = state.protocol.slots[slot]
     sitting = state.protocol.seats[seat]
+    place = {turn: at for at, turn in enumerate(seen)}
+    order = sorted(names, key=lambda other: place[names[other]])
     match opening.kind:
         case "ballot" | "verdict":
             template: str = opening.kind
@@ -209,7 +213,7 @@ def _task(state: State, seat: int, slot: int, names: Mapping[int, TurnId]) -> st
         name=sitting.name,
         round=opening.round + 1,
         rounds=state.protocol.rounds,
-        comparable=", ".join([state.protocol.seats[i].name for i in sorted(names)]) or "nobody",
+        comparable=", ".join([state.protocol.seats[i].name for i in order]) or "nobody",
         tags=", ".join([f"<{section}>" for section in opening.sections]),
     )
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from rostra.engines.arrays import IntArray
 from rostra.engines.chat import Message
-from rostra.engines.offsets import DecodedTokens, decode_tokens
+from rostra.engines.offsets import DecodedTokens, PlacedTokens, decode_tokens
 
 END = 256
 """The end of a turn."""
@@ -33,6 +33,12 @@ class ByteChat:
         rest = self.open(messages)
         ended = len(reply) > 0 and reply[-1] == END
         return rest if ended else np.concatenate([_CONTROL[END], rest])
+
+    def reply(self, text: str, *, end: bool) -> PlacedTokens:
+        tokens = encode(text)
+        if end:
+            tokens = np.concatenate([tokens, _CONTROL[END]])
+        return PlacedTokens(tokens, decode(tokens).starts)
 
 
 def encode(text: str) -> IntArray:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from rostra.engines.arrays import IntArray
+from rostra.engines.offsets import PlacedTokens
 
 Role = Literal["system", "user", "assistant"]
 
@@ -31,4 +32,10 @@ class ChatFormat(Protocol):
     def extend(self, reply: IntArray, messages: Sequence[Message]) -> IntArray:
         """What follows a sampled reply: the end of its turn if it did not sample one, the new
         messages, and the place where the assistant begins to speak again."""
+        ...
+
+    def reply(self, text: str, *, end: bool) -> PlacedTokens:
+        """The tokens of a text as an assistant would say it, with the end of its turn or without,
+        and where in the text each begins. For texts that no model sampled: nothing that was
+        sampled is ever made into tokens again."""
         ...

@@ -14,6 +14,13 @@ class DecodedTokens(NamedTuple):
     starts: IntArray
 
 
+class PlacedTokens(NamedTuple):
+    """Tokens, and for each the index of the character of their text that holds its first byte."""
+
+    tokens: IntArray
+    starts: IntArray
+
+
 def decode_tokens(raw: bytes, lengths: IntArray) -> DecodedTokens:
     """Decodes the bytes of tokens as UTF-8; `lengths` is the number of bytes of each token.
 

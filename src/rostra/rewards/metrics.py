@@ -7,8 +7,9 @@ import numpy as np
 
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import Turn, TurnId
+from rostra.debate.votes import Vote
 from rostra.rewards.score import Correct, Scores
-from rostra.rewards.streams import GEN, JUDGE, WHOLE
+from rostra.rewards.streams import GEN, JUDGE, WHOLE, judge_truth
 
 Metrics = dict[str, float]
 
@@ -56,6 +57,7 @@ def reward_metrics(transcripts: Sequence[Transcript], scores: Scores) -> Metrics
                 slices[f"{name}/by_round/{key.round}"].append(reward)
     return {name: _mean(values) for name, values in sorted(slices.items())} | {
         "env/all/by_group/frac_mixed": _mean(scores.advantages.mixed),
+        "env/all/flat_groups": float(scores.advantages.flat_groups),
         "env/all/signal_frac/gen": _signal_share(scores, GEN),
         "env/all/signal_frac/judge": _signal_share(scores, JUDGE),
     }
@@ -111,6 +113,57 @@ def vote_truth_accuracy(transcripts: Sequence[Transcript], correct: Sequence[Cor
         and marked[vote.a] != marked[vote.b]
     ]
     return _mean(marks)
+
+
+def health_metrics(
+    transcripts: Sequence[Transcript],
+    answers: Sequence[Mapping[TurnId, str]],
+    correct: Sequence[Correct] = (),
+) -> Metrics:
+    """Whether debates are alive and judges fair.
+
+    distinct_answers: different last answers in a debate. decided_votes: votes that are no tie.
+    ties_on_equal: ties among votes on equal answers. lower_index_wins, first_shown_wins: of decided
+    votes on different answers, those for the lower seat and for who was shown first; 1/2 is fair.
+    judge_truth: of votes on a right and a wrong answer, mean of +1 for the right one, -1 for the
+    wrong one, 0 for a tie.
+    """
+    votes = [(t, said, v) for t, said in zip(transcripts, answers, strict=True) for v in t.votes]
+    equal = [v.op == "=" for _, said, v in votes if _same(said, v) is True]
+    taken = [(t, v) for t, said, v in votes if v.op == ">" and _same(said, v) is False]
+    marks = [
+        mark
+        for transcript, marked in zip(transcripts, correct, strict=False)
+        for mark in judge_truth(transcript.votes, marked).values()
+    ]
+    return {
+        "health/distinct_answers": _mean(
+            [_distinct(t, said) for t, said in zip(transcripts, answers, strict=True)]
+        ),
+        "health/decided_votes": _mean([v.op == ">" for _, _, v in votes]),
+        "health/ties_on_equal": _mean(equal),
+        "health/lower_index_wins": _mean([v.a.seat < v.b.seat for _, v in taken]),
+        "health/first_shown_wins": _mean([_shown_first(t, v) for t, v in taken]),
+        "health/judge_truth": _mean(marks),
+    }
+
+
+def _same(answers: Mapping[TurnId, str], vote: Vote) -> bool | None:
+    """Whether a vote is on equal answers; None where one of them is no answer."""
+    if vote.a not in answers or vote.b not in answers:
+        return None
+    return answers[vote.a] == answers[vote.b]
+
+
+def _distinct(transcript: Transcript, answers: Mapping[TurnId, str]) -> int:
+    last = [turn for turn in _final_turns(transcript) if turn is not None]
+    return len({answers[turn.id] for turn in last if turn.id in answers})
+
+
+def _shown_first(transcript: Transcript, vote: Vote) -> bool:
+    """Whether the winner of a vote stood before the loser in the judge's prompt."""
+    seen = next(turn.seen for turn in transcript.turns if turn.id == vote.author)
+    return seen.index(vote.a) < seen.index(vote.b)
 
 
 def _final_turns(transcript: Transcript) -> list[Turn | None]:

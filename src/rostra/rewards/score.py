@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, assert_never, get_args
 
+import numpy as np
+
 from rostra.debate.peer import Consensus, PeerRules, RewardName, check_choice, check_penalty
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import TurnId
@@ -17,6 +19,7 @@ from rostra.rewards.advantages import (
     group_advantages,
     role_advantages,
 )
+from rostra.rewards.control import Answers, coin_flipped, plurality_rewards
 from rostra.rewards.streams import (
     GEN,
     JUDGE,
@@ -30,6 +33,7 @@ from rostra.rewards.streams import (
 from rostra.rewards.tally import seat_votes, tally
 
 Baseline = Literal["group", "batch", "role_ema"]
+Control = Literal["none", "coin", "plurality"]
 Correct = Mapping[TurnId, float]
 """How right the solution of a turn is, from 0 to 1; turns whose truth is unknown are missing."""
 
@@ -51,11 +55,14 @@ class RewardRules:
     baseline: Baseline = "group"
     scale: bool = False
     """Divide advantages by the standard deviation of the rewards."""
+    control: Control = "none"
+    """What takes the place of the votes, to see what is learned without them."""
 
     def __post_init__(self) -> None:
         check_choice("reward", self.reward, get_args(RewardName))
         check_choice("consensus", self.consensus, get_args(Consensus))
         check_choice("baseline", self.baseline, get_args(Baseline))
+        check_choice("control", self.control, get_args(Control))
         check_penalty(self.format_penalty)
         for name, weight in (("truth", self.truth), ("judge_truth", self.judge_truth)):
             if not 0 <= weight <= 1:
@@ -82,10 +89,17 @@ def score(
     rules: RewardRules,
     correct: Sequence[Correct] | None = None,
     baseline: RoleBaseline | None = None,
+    answers: Sequence[Answers] | None = None,
 ) -> Scores:
-    """Scores debates: every debate is one group."""
+    """Scores debates: every debate is one group. `answers` are needed by control = plurality."""
+    if rules.control == "plurality" and answers is None:
+        raise ConfigError("control = plurality: needs to know what each solution answers")
     truths: Sequence[Correct] = correct if correct is not None else [{}] * len(transcripts)
-    rewards = [rewards_of(t, rules, truth) for t, truth in zip(transcripts, truths, strict=True)]
+    said: Sequence[Answers] = answers if answers is not None else [{}] * len(transcripts)
+    rewards = [
+        rewards_of(t, rules, truth, own)
+        for t, truth, own in zip(transcripts, truths, said, strict=True)
+    ]
     baseline = baseline or RoleBaseline()
     match rules.baseline:
         case "group":
@@ -99,16 +113,26 @@ def score(
     return Scores(rewards, advantages, baseline.updated(rewards))
 
 
-def rewards_of(transcript: Transcript, rules: RewardRules, correct: Correct) -> Rewards:
+def rewards_of(
+    transcript: Transcript, rules: RewardRules, correct: Correct, answers: Answers | None = None
+) -> Rewards:
     """The rewards of one debate; None where there is no signal."""
+    if rules.control == "coin":
+        transcript = coin_flipped(transcript)
+    common = plurality_rewards(transcript, answers or {}) if rules.control == "plurality" else None
     if rules.reward == "streams":
-        return _stream_rewards(transcript, rules, correct)
-    return _returns(transcript, rules, correct)
+        return _stream_rewards(transcript, rules, correct, common)
+    return _returns(transcript, rules, correct, common)
 
 
-def _stream_rewards(transcript: Transcript, rules: RewardRules, correct: Correct) -> Rewards:
+def _stream_rewards(
+    transcript: Transcript,
+    rules: RewardRules,
+    correct: Correct,
+    common: Mapping[TurnId, float] | None,
+) -> Rewards:
     votes = transcript.votes
-    gen = gen_rewards(votes)
+    gen = gen_rewards(votes) if common is None else common
     judge = judge_rewards(votes, rules.consensus)
     honest = judge_truth(votes, correct)
     penalties = format_penalties(transcript, rules.format_penalty)
@@ -123,11 +147,21 @@ def _stream_rewards(transcript: Transcript, rules: RewardRules, correct: Correct
     return rewards
 
 
-def _returns(transcript: Transcript, rules: RewardRules, correct: Correct) -> Rewards:
+def _returns(
+    transcript: Transcript,
+    rules: RewardRules,
+    correct: Correct,
+    common: Mapping[TurnId, float] | None,
+) -> Rewards:
     """Peer v1: for each agent, the sum of its step rewards and its final reward."""
     seats = transcript.by_seat()
     counted = tally(seat_votes(transcript.votes), len(seats))
     final = counted.win_rate() if rules.reward == "win_rate" else counted.win_minus_loss()
+    if common is not None:
+        # The last solution counts, on the scale of the reward it stands in for.
+        low = 0.0 if rules.reward == "win_rate" else -1.0
+        marks = [[common[t.id] for t in turns if t.id in common] for turns in seats]
+        final = np.array([max(mark[-1], low) if mark else 0.0 for mark in marks])
     rewards: dict[Key, float | None] = {}
     for seat, turns in enumerate(seats):
         answers = [correct.get(t.id) for t in turns if transcript.kind(t) == "speak"]

@@ -51,14 +51,20 @@ def peer_rules(
 
     A preset given here is preferred to the one that the file names.
     """
-    layers = [_Layer("protocol: ", dict(settings or {}), Path())]
+    layers = [Layer("protocol: ", dict(settings or {}), Path())]
     if file:
-        layers.insert(0, _Layer(f"{file}: [protocol] ", _protocol_table(file), file.parent))
+        layers.insert(0, Layer(f"{file}: [protocol] ", _protocol_table(file), file.parent))
+    return merged_rules(preset, layers, named=file is not None)
+
+
+def merged_rules(preset: str | None, layers: Sequence["Layer"], *, named: bool) -> PeerRules:
+    """Rules from settings of several places, the later ones first in rank. With `named`, a place
+    may name the preset it builds on."""
     merged: dict[str, Any] = {}
     owner: dict[str, str] = {}
     for layer in layers:
-        named = layer.values.pop("preset", None) if file else None
-        preset = preset or _known_preset(named, f"{layer.where}preset")
+        own = layer.values.pop("preset", None) if named else None
+        preset = preset or _known_preset(own, f"{layer.where}preset")
         layer.check_keys()
         merged |= layer.values | layer.prompts()
         owner |= dict.fromkeys(layer.values, layer.where)
@@ -105,7 +111,7 @@ def _check_plainly(values: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layer:
+class Layer:
     """Settings that come from one place."""
 
     where: str

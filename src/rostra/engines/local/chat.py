@@ -24,6 +24,7 @@ import numpy as np
 from rostra.engines.arrays import IntArray
 from rostra.engines.chat import Message, Role
 from rostra.engines.local.needs import need
+from rostra.engines.offsets import PlacedTokens
 from rostra.errors import ConfigError, RuleError
 
 _ANCHOR = "a"
@@ -106,6 +107,28 @@ class TemplateChat:
         if ended and self._end and self._names[self._end] in rest.literals[0]:
             tail = tail[tail.index(self._coder.token_to_id(self._names[self._end])) + 1 :]
         return np.array(tail, np.int32)
+
+    def reply(self, text: str, *, end: bool) -> PlacedTokens:
+        coded = self._encode(_ANCHOR + text)
+        first = next((i for i, (at, _) in enumerate(coded.offsets) if at >= len(_ANCHOR)), None)
+        if first is None or (first and coded.offsets[first - 1][1] > len(_ANCHOR)):
+            coded, first, shift = self._encode(text), 0, 0
+        else:
+            shift = len(_ANCHOR)
+        tokens = coded.ids[first:]
+        starts = [max(at - shift, 0) for at, _ in coded.offsets[first:]]
+        if end:
+            tokens = [*tokens, self._end_token]
+            starts = [*starts, len(text)]
+        return PlacedTokens(np.array(tokens, np.int64), np.array(starts, np.int32))
+
+    @property
+    def _end_token(self) -> int:
+        """What ends a turn; where the template has no such token, what ends a text."""
+        if self._end is not None:
+            token: int = self._coder.token_to_id(self._names[self._end])
+            return token
+        return min(self.ends)
 
     @property
     def _opening(self) -> tuple[Role, ...]:

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from rostra.engines.local.needs import SMOLLM2_INSTALL, need
-from rostra.engines.local.toy import toy_model
+from rostra.engines.local.toy import SIZES, toy_model
 from rostra.errors import ConfigError, DataError
 
 log = logging.getLogger(__name__)
 
-BUILT_IN = ("toy", "smollm2")
+BUILT_IN = (*SIZES, "smollm2")
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _QUANTISED = ("hf_quantizer", "is_quantized", "quantization_method")
@@ -39,13 +39,13 @@ class Loaded:
 
 
 def load_model(name: str, *, seed: int = 0, device: str = "auto", dtype: str = "auto") -> Loaded:
-    """Finds a model by name and loads it. `seed` draws the weights of `toy`."""
+    """Finds a model by name and loads it. `seed` draws the weights of the toys."""
     torch = need("torch")
     need("transformers")
     device = _device(device)
     kind = _dtype(dtype, device)
-    if name == "toy":
-        module, tokenizer = toy_model(seed)
+    if name in SIZES:
+        module, tokenizer = toy_model(seed, name)
     else:
         module, tokenizer = _from_folder(_folder(name), name)
     module = module.to(device=device, dtype=getattr(torch, kind)).eval()

@@ -3,6 +3,10 @@
 Between two steps of sampling it advances whatever else is to be done (training, saving) by one
 unit. Work in progress is asked in every layer whether it should go on, so that stopping takes a
 fraction of a second, also amid a long backward pass.
+
+Between a step that had results and the next one, the thread waits until the event loop has done all
+it can with them. So who is in which batch does not depend on who was faster, and the same run gives
+the same numbers, bit by bit.
 """
 
 import asyncio
@@ -44,10 +48,13 @@ class Worker:
         self._current: _Job | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._events: asyncio.AbstractEventLoop | None = None
+        self._news = False
+        """Whether something came in or went out since the event loop was last quiet."""
 
     async def sample(self, make: Callable[[Callable[[Any], None]], Request]) -> Any:
         """Hands over one request and waits for its result."""
-        future, done = _promise()
+        future, done = self._promise()
         request = make(done)
         self._put(request)
         try:
@@ -58,7 +65,7 @@ class Worker:
 
     async def run(self, work: Work[T]) -> T:
         """Runs work on the thread, after all work that came before it."""
-        future, done = _promise()
+        future, done = self._promise()
         job = _Job(work, done)
         self._put(job)
         try:
@@ -93,6 +100,7 @@ class Worker:
     def _loop(self) -> None:
         while not self._closing:
             self._receive()
+            self._settle()
             if self._jobs and not self._closing:
                 self._advance(self._jobs[0])
             if self.scheduler is not None and self.scheduler.busy and not self._closing:
@@ -121,11 +129,48 @@ class Worker:
             except queue.Empty:
                 return
             idle = False
+            self._news = True
             if isinstance(item, Request):
                 assert self.scheduler is not None
                 self.scheduler.add(item)
             elif item is not None:
                 self._jobs.append(item)
+
+    def _settle(self) -> None:
+        """Lets the event loop come to rest, and takes in what it asked for meanwhile."""
+        while self._news and not self._closing:
+            self._news = False
+            events = self._events
+            if events is None or not events.is_running():
+                return
+            quiet = threading.Event()
+            with contextlib.suppress(RuntimeError):  # closed this very moment
+                events.call_soon_threadsafe(_when_quiet, events, quiet, 0)
+            while not quiet.wait(0.05):
+                if self._closing or not events.is_running():
+                    return
+            self._receive(wait=False)
+
+    def _promise(self) -> tuple[asyncio.Future[Any], Callable[[Any], None]]:
+        """A future, and a way to settle it from another thread."""
+        loop = self._events = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+
+        def settle(result: Any) -> None:
+            if future.done():
+                return
+            if isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        def done(result: Any) -> None:
+            self._news = True
+            # A loop that was closed while we worked has nobody left to tell.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, result)
+
+        return future, done
 
     def _advance(self, job: _Job) -> None:
         self._current = job
@@ -156,22 +201,12 @@ def _as_engine_error(error: Exception) -> EngineError:
     return wrapped
 
 
-def _promise() -> tuple[asyncio.Future[Any], Callable[[Any], None]]:
-    """A future, and a way to settle it from another thread."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: Any) -> None:
-        if future.done():
-            return
-        if isinstance(result, BaseException):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
-
-    def done(result: Any) -> None:
-        # A loop that was closed while we worked has nobody left to tell.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, result)
-
-    return future, done
+def _when_quiet(loop: asyncio.AbstractEventLoop, quiet: threading.Event, turns: int) -> None:
+    """Tells when nothing is left to do but to wait. A loop of another make does not show what it
+    has to do, and one that never rests is not waited for: a number of turns must do."""
+    waiting = getattr(loop, "_ready", None)
+    enough = turns >= (32 if waiting is None else 1000)
+    if enough or (waiting is not None and not waiting):
+        quiet.set()
+    else:
+        loop.call_soon(_when_quiet, loop, quiet, turns + 1)

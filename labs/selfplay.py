@@ -1,0 +1,150 @@
+"""Does a policy get better from its peers' votes alone? Self-play in the world of sums.
+
+For every seed a warm start, and from it self-play by peer-v2, by its two controls (coin: the
+direction of every vote is a coin flip; plurality: solutions are paid for being common), and by
+peer-v1 with both of its rewards. Everything is measured on held-out questions, before and after.
+
+    python labs/selfplay.py            # runs what is missing, writes labs/results/selfplay.*
+    python labs/selfplay.py --seeds 5
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from rostra.cli.running import carry_out
+from rostra.runs.folder import read_lines
+from rostra.runs.recipe import find_recipe, read_recipe
+
+HERE = Path(__file__).parent
+ARMS = {
+    "peer-v2": ("warm-sums", "peer-v2-sums", []),
+    "coin": ("warm-sums", "peer-v2-sums", ["rewards.control=coin"]),
+    "plurality": ("warm-sums", "peer-v2-sums", ["rewards.control=plurality"]),
+    "peer-v1 win_rate": ("warm-sums-v1", "peer-v1-sums", ["protocol.reward=win_rate"]),
+    "peer-v1 win_minus_loss": ("warm-sums-v1", "peer-v1-sums", ["protocol.reward=win_minus_loss"]),
+}
+ROWS = {
+    "sampled": "eval/direct/sampled",
+    "greedy": "eval/direct/greedy",
+    "greedy, carry": "eval/direct/greedy_carry",
+    "greedy, no carry": "eval/direct/greedy_no_carry",
+    "greedy, mode was wrong": "eval/direct/greedy_mode_wrong",
+    "format": "eval/direct/format",
+    "pass@5": "eval/direct/pass@5",
+    "cons@5": "eval/direct/cons@5",
+    "votes right": "eval/debate/vote_truth_accuracy",
+    "judge against truth": "eval/debate/judge_truth",
+    "ties on equal answers": "eval/debate/ties_on_equal",
+    "lower index wins": "eval/debate/lower_index_wins",
+    "first shown wins": "eval/debate/first_shown_wins",
+    "format in debates": "eval/debate/format",
+}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--runs", type=Path, default=HERE / "runs" / "selfplay")
+    given = options.parse_args()
+    screen = Console(stderr=True)
+    found: dict[str, list[dict]] = {arm: [] for arm in ARMS}
+    for seed in range(given.seeds):
+        for arm, (warm, recipe, settings) in ARMS.items():
+            start = given.runs / f"{warm}-{seed}"
+            finish(warm, [f"folder={start}", f"seed={seed}"], screen)
+            folder = given.runs / f"{arm.replace(' ', '-')}-{seed}"
+            own = [f"folder={folder}", f"seed={seed}", f"model.start={start}", *settings]
+            seconds = finish(recipe, own, screen)
+            found[arm].append(result(folder) | {"seed": seed, "seconds": seconds})
+        write(found)
+    write(found)
+    print(table(found))
+
+
+def finish(name: str, settings: list[str], screen: Console) -> float:
+    """Runs a recipe unless it was run before, and says how many seconds its steps took."""
+    recipe = read_recipe(find_recipe(name), settings)
+    folder = Path(recipe.folder)
+    if not (folder / "checkpoints" / f"step-{recipe.steps:06d}.json").exists():
+        print(f"{time.strftime('%H:%M:%S')} {folder}", flush=True)
+        carry_out(recipe, screen, resume=folder.exists(), overwrite=False)
+    lines = read_lines(folder / "metrics.jsonl")
+    return sum(line.get("seconds", 0.0) for line in lines if line["kind"] == "train")
+
+
+def result(folder: Path) -> dict:
+    lines = read_lines(folder / "metrics.jsonl")
+    evals = [line for line in lines if line["kind"] == "eval"]
+    train = [line for line in lines if line["kind"] == "train"]
+    return {
+        "before": {row: evals[0].get(key) for row, key in ROWS.items()},
+        "after": {row: evals[-1].get(key) for row, key in ROWS.items()},
+        "curve": {
+            row: [[line["step"], line.get(key)] for line in evals] for row, key in ROWS.items()
+        },
+        "judge agreement": [train[i].get("health/judge_agreement") for i in (0, -1)],
+        "skipped": sum(line["skipped"] for line in train),
+        "failed": sum(line["debates/failed"] for line in train),
+    }
+
+
+def mean_interval(values: list[float | None]) -> tuple[float, float]:
+    """The mean over seeds, and half of its 95% interval by Student's t."""
+    known = np.array([v for v in values if v is not None], float)
+    if not len(known):
+        return float("nan"), float("nan")
+    t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36}.get(len(known), 2.0)
+    half = t * known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else float("nan")
+    return float(known.mean()), float(half)
+
+
+def table(found: dict[str, list[dict]]) -> str:
+    """Before, after and change for every arm, each with its interval over seeds."""
+    lines = []
+    for row in ROWS:
+        lines.append(f"\n{row}")
+        for arm, runs in found.items():
+            pairs = [(run["before"][row], run["after"][row]) for run in runs]
+            before, after = (mean_interval([pair[i] for pair in pairs]) for i in (0, 1))
+            change = mean_interval([b - a for a, b in pairs if a is not None and b is not None])
+            cells = [f"{mean:6.3f} ±{half:.3f}" for mean, half in (before, after, change)]
+            each = " ".join(f"{b - a:+.2f}" if None not in (a, b) else "·" for a, b in pairs)
+            lines.append(f"  {arm:24} {cells[0]}  -> {cells[1]}   {cells[2]}   ({each})")
+    return "\n".join(lines)
+
+
+def write(found: dict[str, list[dict]]) -> None:
+    results = HERE / "results"
+    results.mkdir(exist_ok=True)
+    (results / "selfplay.json").write_text(json.dumps(found, indent=1) + "\n")
+    (results / "selfplay.txt").write_text(table(found).lstrip() + "\n")
+    plot(found, results / "selfplay.png")
+
+
+def plot(found: dict[str, list[dict]], target: Path) -> None:
+    """One panel for each measure, one line for each seed, one colour for each arm."""
+    from matplotlib.figure import Figure
+
+    rows = ("sampled", "greedy", "greedy, carry", "format", "votes right", "ties on equal answers")
+    colours = ("#0072B2", "#999999", "#E69F00", "#009E73", "#CC79A7")
+    figure = Figure(figsize=(12, 6.5), layout="constrained")
+    for row, axes in zip(rows, figure.subplots(2, 3).flat, strict=True):
+        for colour, (arm, runs) in zip(colours, found.items(), strict=True):
+            for index, run in enumerate(runs):
+                curve = [(step, value) for step, value in run["curve"][row] if value is not None]
+                share = [step / max(run["curve"][row][-1][0], 1) for step, _ in curve]
+                label = arm if index == 0 else None
+                axes.plot(share, [v for _, v in curve], color=colour, label=label, alpha=0.8)
+        axes.set(title=row, ylim=(0, 1.02), xlabel="share of self-play done")
+        axes.grid(alpha=0.3)
+    figure.axes[0].legend(fontsize=8)
+    figure.savefig(target, dpi=110)
+
+
+if __name__ == "__main__":
+    main()

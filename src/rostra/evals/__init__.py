@@ -1,0 +1,1 @@
+"""How good a policy is, on questions it was never trained on."""

@@ -1,0 +1,202 @@
+"""Direct answers and debates on held-out questions.
+
+direct   every seat answers alone: sampled at temperature 1, and greedily
+debate   whole debates: do votes tell right from wrong?
+
+`greedy_mode_wrong` is over the questions whose most likely answer was wrong when the run began.
+There a vote on answers cannot help.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rostra.arena import Debate, Heard, play
+from rostra.debate.peer import PeerRules
+from rostra.debate.protocol import Protocol
+from rostra.debate.transcript import Transcript
+from rostra.evals.statistics import interval
+from rostra.learn.evaluator import Evaluation, Progress
+from rostra.learn.lesson import answers_of, marks_of
+from rostra.players.player import Player
+from rostra.rewards.metrics import health_metrics, vote_truth_accuracy
+from rostra.runs.settings import EvalSettings
+from rostra.seeds import derive
+from rostra.tasks.question import Question
+from rostra.tasks.task import Task
+
+
+async def evaluate(
+    player: Player,
+    task: Task,
+    rules: PeerRules,
+    settings: EvalSettings,
+    seed: int,
+    *,
+    mode_wrong: Collection[str] | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Measures a player. `mode_wrong` are the questions that the first evaluation got wrong; by
+    default this is the first one."""
+    questions = task.fresh(0, settings.questions)
+    count = _Counter(progress, questions, rules, settings)
+    sampled = await _direct(player, rules, questions, 1.0, seed, settings.samples, count)
+    greedy = await _direct(player, rules, questions, 0.0, seed, 1, count)
+    right = {q.id: _share([_marks(t, task) for t in ts]) for q, ts in _by_question(greedy)}
+    wrong = tuple(q.id for q in questions if right[q.id] <= 0.5)
+    chosen = wrong if mode_wrong is None else mode_wrong
+    metrics = {
+        **_direct_metrics(sampled, task, settings.samples),
+        **_with_interval("eval/direct/greedy", list(right.values())),
+        **_with_interval(
+            "eval/direct/greedy_mode_wrong", [right[q] for q in right if q in set(chosen)]
+        ),
+        **_slices(questions, right),
+    }
+    if settings.debates:
+        played = await play(
+            [
+                Debate.peer(q, rules, derive(seed, "debate", q.id))
+                for q in questions[: settings.debates]
+            ],
+            player,
+            watch=count.heard,
+        )
+        metrics |= _debate_metrics(played.transcripts, task)
+    return Evaluation(metrics, wrong)
+
+
+class _Counter:
+    """Counts turns for the progress display."""
+
+    def __init__(
+        self,
+        progress: Progress | None,
+        questions: Sequence[Question],
+        rules: PeerRules,
+        settings: EvalSettings,
+    ) -> None:
+        self._progress = progress
+        self._done = 0
+        turns = sum(len(slot.seats) for slot in rules.protocol().slots)
+        sampled = -(-settings.samples // rules.agents) * rules.agents
+        self._total = len(questions) * (sampled + rules.agents)
+        self._total += min(settings.debates, len(questions)) * turns
+
+    def heard(self, event: Heard) -> None:
+        self._done += 1
+        if self._progress:
+            self._progress(self._done, self._total)
+
+
+async def _direct(
+    player: Player,
+    rules: PeerRules,
+    questions: Sequence[Question],
+    temperature: float,
+    seed: int,
+    samples: int,
+    count: _Counter,
+) -> list[Transcript]:
+    """Every seat answers alone, as it would open a debate; often enough for so many samples."""
+    protocol = direct_protocol(rules, temperature)
+    times = -(-samples // rules.agents)
+    played = await play(
+        [
+            Debate(question, protocol, derive(seed, "direct", question.id, time))
+            for question in questions
+            for time in range(times)
+        ],
+        player,
+        watch=count.heard,
+    )
+    return played.transcripts
+
+
+def direct_protocol(rules: PeerRules, temperature: float) -> Protocol:
+    """The opening of a debate and nothing else: all seats at once, none sees another."""
+    protocol = rules.protocol()
+    everybody = tuple(range(rules.agents))
+    seats = tuple(replace(seat, temperature=temperature) for seat in protocol.seats)
+    opening = replace(protocol.slots[0], seats=everybody)
+    return replace(
+        protocol, seats=seats, slots=(opening,), malformed="mask", ends_on_consensus=False
+    )
+
+
+def _by_question(transcripts: Sequence[Transcript]) -> list[tuple[Question, list[Transcript]]]:
+    groups: dict[str, tuple[Question, list[Transcript]]] = {}
+    for t in transcripts:
+        groups.setdefault(t.question.id, (t.question, []))[1].append(t)
+    return list(groups.values())
+
+
+def _marks(transcript: Transcript, task: Task) -> list[float]:
+    """1 for each seat that answered right, 0 for each other, malformed ones included."""
+    right = marks_of(transcript, task)
+    return [right.get(turn.id, 0.0) for turn in transcript.turns]
+
+
+def _share(rows: Sequence[Sequence[float]]) -> float:
+    return float(np.mean([mark for row in rows for mark in row]))
+
+
+def _direct_metrics(transcripts: Sequence[Transcript], task: Task, k: int) -> dict[str, float]:
+    accuracy, form, passed, agreed = [], [], [], []
+    for _, group in _by_question(transcripts):
+        marks = [mark for t in group for mark in _marks(t, task)]
+        accuracy.append(float(np.mean(marks)))
+        form.append(float(np.mean([turn.ok for t in group for turn in t.turns])))
+        passed.append(float(max(marks[:k]) >= 1))
+        agreed.append(_common_right(group, task, k))
+    return {
+        **_with_interval("eval/direct/sampled", accuracy),
+        **_with_interval("eval/direct/format", form),
+        **_with_interval(f"eval/direct/pass@{k}", passed),
+        **_with_interval(f"eval/direct/cons@{k}", agreed),
+    }
+
+
+def _common_right(group: Sequence[Transcript], task: Task, k: int) -> float:
+    """Whether the most common of k answers is right; ties go to the one that came first."""
+    said = [answer for t in group for answer in answers_of(t).values()][:k]
+    right = {
+        answer: marks_of(t, task)[turn] for t in group for turn, answer in answers_of(t).items()
+    }
+    return right[Counter(said).most_common(1)[0][0]] if said else 0.0
+
+
+def _slices(questions: Sequence[Question], right: Mapping[str, float]) -> dict[str, float]:
+    """Greedy accuracy by every yes-or-no property of questions."""
+    found: dict[str, float] = {}
+    names = {k for q in questions for k, v in q.metadata.items() if isinstance(v, bool)}
+    for name in sorted(names):
+        for value, label in ((True, name), (False, f"no_{name}")):
+            marks = [right[q.id] for q in questions if q.metadata.get(name) is value]
+            found |= _with_interval(f"eval/direct/greedy_{label}", marks)
+    return found
+
+
+def _debate_metrics(transcripts: Sequence[Transcript], task: Task) -> dict[str, float]:
+    correct = [marks_of(t, task) for t in transcripts]
+    health = health_metrics(transcripts, [answers_of(t) for t in transcripts], correct)
+    accuracy = [
+        vote_truth_accuracy([t], [marks]) for t, marks in zip(transcripts, correct, strict=True)
+    ]
+    low, high = interval([a for a in accuracy if not np.isnan(a)])
+    return {
+        "eval/debate/vote_truth_accuracy": vote_truth_accuracy(transcripts, correct),
+        "eval/debate/vote_truth_accuracy/low": low,
+        "eval/debate/vote_truth_accuracy/high": high,
+        "eval/debate/format": float(np.mean([turn.ok for t in transcripts for turn in t.turns])),
+        "eval/debate/votes": float(np.mean([len(t.votes) for t in transcripts])),
+        **{name.replace("health/", "eval/debate/"): value for name, value in health.items()},
+    }
+
+
+def _with_interval(name: str, values: Sequence[float]) -> dict[str, float]:
+    low, high = interval(values)
+    mean = float(np.mean(values)) if values else float("nan")
+    return {name: mean, f"{name}/low": low, f"{name}/high": high}

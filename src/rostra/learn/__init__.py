@@ -1,0 +1,1 @@
+"""The loops: self-play, warm start."""

@@ -1,0 +1,294 @@
+"""Self-play: a policy debates itself and learns from its peers' votes.
+
+A step: questions, debates, rewards, advantages, training examples, an update, a fresh sampler.
+
+sync    debate, then learn, then debate with the new weights.
+async   while a step is learned from, the next `staleness` steps are being debated, each with the
+        weights that were newest when it could begin. The lag is fixed: the debates of step s are
+        played with the weights after s - staleness updates, whoever is faster. Sampling waits for
+        them, nothing is thrown away, and a run can be repeated and resumed.
+
+What is left out of the textbook: no reference model and no KL penalty, no value function, one
+update for each batch.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rostra.arena import Debate, Heard, Played, play
+from rostra.debate.transcript import Transcript
+from rostra.engines.engine import Engine
+from rostra.engines.sampling import Sampler
+from rostra.engines.training import Adam, Loss, Trainer
+from rostra.learn.alarms import Alarms
+from rostra.learn.evaluator import Evaluator
+from rostra.learn.lesson import Lesson, learn_from
+from rostra.learn.stop import Stop, Stopped
+from rostra.learn.update import Update, submit
+from rostra.players.model import ModelPlayer
+from rostra.rewards.advantages import RoleBaseline
+from rostra.runs.display import Display
+from rostra.runs.folder import Checkpoint, RunFolder, checkpoint_name, read_ahead
+from rostra.runs.settings import Recipe
+from rostra.runs.trackers import Tracker
+from rostra.seeds import derive
+from rostra.tasks.task import Task
+
+
+@dataclass(slots=True)
+class Sampled:
+    """The debates of one step."""
+
+    transcripts: list[Transcript]
+    failed: int = 0
+    retried: int = 0
+    seconds: float = 0.0
+
+
+class SelfPlay:
+    """One run of self-play."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        task: Task,
+        engine: Engine,
+        folder: RunFolder,
+        display: Display,
+        evaluator: Evaluator | None = None,
+        trackers: Sequence[Tracker] = (),
+    ) -> None:
+        self.recipe = recipe
+        self.task = task
+        self.engine = engine
+        self.folder = folder
+        self.display = display
+        self.evaluator = evaluator
+        self.trackers = trackers
+        self.stop = Stop()
+        self._baseline = RoleBaseline()
+        self._alarms = Alarms()
+        self._ahead: dict[int, asyncio.Task[Sampled]] = {}
+        self._mode_wrong: tuple[str, ...] | None = None
+        self._step = 0
+
+    async def run(self) -> None:
+        """From the last checkpoint, or from the beginning, to the last step."""
+        train = self.recipe.train
+        trainer = await self.engine.trainer()
+        checkpoint = self.folder.last_checkpoint()
+        self.folder.rewind(checkpoint)
+        if checkpoint:
+            await self._restore(trainer, checkpoint)
+        try:
+            sampler = await trainer.sampler()
+            for step in range(self._step, train.steps):
+                await self._evaluate_if_due(step, sampler)
+                self.stop.check(step)
+                self._sample_ahead(step, sampler)
+                began = time.monotonic()
+                batch = await self._debates_of(step)
+                del sampler  # so that its weights are not set aside for nobody
+                metrics = await self._learn(trainer, step, batch)
+                metrics["seconds"] = time.monotonic() - began
+                metrics["time/sampling"] = batch.seconds
+                metrics["time/other"] = max(
+                    0.0, metrics["seconds"] - batch.seconds - metrics["time/training"]
+                )
+                self._step = step + 1
+                self._log(step, metrics)
+                sampler = await trainer.sampler()
+                self._ring(step, metrics)
+                if self._step % train.save_every == 0 and self._step < train.steps:
+                    await self._save(trainer)
+            await self._evaluate_if_due(train.steps, sampler)
+            await self._save(trainer)
+        except Stopped:
+            if self._step > (checkpoint.step if checkpoint else 0):
+                await self._save(trainer)
+            raise
+        finally:
+            await self._drop_ahead()
+
+    # Debating
+
+    def _sample_ahead(self, step: int, sampler: Sampler) -> None:
+        """Begins every step whose weights are the ones at hand: in sync mode this one; in async
+        mode the first `lag + 1` of them at the start, and then one more each step."""
+        train = self.recipe.train
+        last = min(step + train.lag, train.steps - 1)
+        for later in range(step, last + 1):
+            if later not in self._ahead:
+                sampled = self._sample(later, sampler, shown=later == step or train.lag == 0)
+                self._ahead[later] = asyncio.create_task(sampled)
+
+    async def _debates_of(self, step: int) -> Sampled:
+        """Waits for the debates of a step. In async mode they were begun with weights that are gone
+        and cannot be made again, so a request to stop lets them finish."""
+        task = self._ahead.pop(step)
+        sampled = await self.stop.watch(task, step) if not self.recipe.train.lag else await task
+        assert isinstance(sampled, Sampled)
+        return sampled
+
+    async def _sample(self, step: int, sampler: Sampler, *, shown: bool) -> Sampled:
+        began = time.monotonic()
+        player = ModelPlayer(sampler, self.engine.chat)
+        debates = step_debates(self.recipe, self.task, step)
+        watch = self._watcher("debating", len(debates)) if shown else None
+        train = self.recipe.train
+        played = await play(
+            debates, player, retries=train.retries, turn_timeout=train.turn_timeout, watch=watch
+        )
+        return _sampled(played, time.monotonic() - began)
+
+    def _watcher(self, text: str, total: int) -> Callable[[Heard], None]:
+        done: set[int] = set()
+
+        def watch(event: Heard) -> None:
+            if event.state.outcome is not None:
+                done.add(event.debate)
+                self.display.phase(text, len(done), total)
+
+        return watch
+
+    async def _drop_ahead(self) -> None:
+        for task in self._ahead.values():
+            task.cancel()
+        await asyncio.gather(*self._ahead.values(), return_exceptions=True)
+        self._ahead.clear()
+
+    # Learning
+
+    async def _learn(self, trainer: Trainer, step: int, batch: Sampled) -> dict[str, float]:
+        lesson = learn_from(batch.transcripts, self.recipe, self.task, self._baseline)
+        self._baseline = lesson.baseline
+        self.folder.write_transcripts(step, batch.transcripts)
+        began = time.monotonic()
+        self.display.phase("training", 0, 0)
+        update = self._update(trainer, step, lesson)
+        trained = await update.done() if update else {}
+        if not update:
+            self.display.note(
+                f"step {step + 1}: skipped, because no group of {len(batch.transcripts)} has a "
+                "signal: all its rewards are equal, or there are none"
+            )
+        return {
+            **lesson.metrics,
+            **trained,
+            "questions": float(self.recipe.train.questions),
+            "debates/failed": float(batch.failed),
+            "debates/retried": float(batch.retried),
+            "skipped": float(update is None),
+            "staleness": float(min(step, self.recipe.train.lag)),
+            "time/training": time.monotonic() - began,
+        }
+
+    def _update(self, trainer: Trainer, step: int, lesson: Lesson) -> Update | None:
+        if not lesson.data:
+            return None
+        train = self.recipe.train
+        stale = min(step, train.lag) > 0
+        loss: Loss = "ppo" if stale and train.loss == "importance_sampling" else train.loss
+        adam = Adam(
+            train.learning_rate * train.rate().factor(step),
+            train.beta1,
+            train.beta2,
+            weight_decay=train.weight_decay,
+            clip_norm=train.clip_norm,
+        )
+        return submit(trainer, lesson.data, loss, adam, train.microbatch)
+
+    # Watching
+
+    async def _evaluate_if_due(self, step: int, sampler: Sampler) -> None:
+        train = self.recipe.train
+        every = train.eval_every
+        due = step in (0, train.steps) or (every > 0 and step % every == 0)
+        if not due or self.evaluator is None:
+            return
+        began = time.monotonic()
+        evaluating = asyncio.ensure_future(
+            self.evaluator(
+                ModelPlayer(sampler, self.engine.chat),
+                derive(self.recipe.seed, "eval", step),
+                self._mode_wrong,
+                lambda done, total: self.display.phase("evaluating", done, total),
+            )
+        )
+        found = await self.stop.watch(evaluating, step)
+        if self._mode_wrong is None:
+            self._mode_wrong = found.wrong
+        seconds = {"time/evaluation": time.monotonic() - began}
+        self.folder.add_metrics({"step": step, "kind": "eval", **found.metrics, **seconds})
+        self.display.step(found.metrics, step=step, steps=train.steps)
+        for tracker in self.trackers:
+            tracker.log(found.metrics, step)
+
+    def _log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self.folder.add_metrics({"step": step, "kind": "train", **metrics})
+        self.display.step(metrics, step=step + 1, steps=self.recipe.train.steps)
+        for tracker in self.trackers:
+            tracker.log(metrics, step)
+
+    def _ring(self, step: int, metrics: Mapping[str, float]) -> None:
+        for alarm in self._alarms.feed(metrics, step):
+            self.folder.add_alarm(
+                {"step": step, "alarm": alarm.name, "saw": alarm.saw, "try": alarm.try_}
+            )
+            self.display.note(f"alarm, {alarm}")
+            if alarm.name in self.recipe.alarms.stop_on:
+                raise Stopped(f"stopped by stop_on at step {step + 1}: {alarm}")
+
+    # Keeping
+
+    async def _save(self, trainer: Trainer) -> None:
+        """The engine's part first, then ours: a checkpoint counts once both are there. Debates in
+        flight are waited for and kept: their weights will be gone."""
+        self.display.phase("saving", 0, 0)
+        step = self._step
+        await trainer.save(checkpoint_name(step))
+        groups = [await self._ahead[s] for s in sorted(self._ahead)]
+        if groups:
+            self.folder.write_ahead(step, [group.transcripts for group in groups])
+        state = {
+            "baseline": [[*role, mean] for role, mean in self._baseline.means.items()],
+            "alarms": self._alarms.to_data(),
+            "mode_wrong": self._mode_wrong,
+            "ahead": [[g.failed, g.retried] for g in groups],
+        }
+        self.folder.write_checkpoint(step, state, self.recipe.train.keep)
+
+    async def _restore(self, trainer: Trainer, checkpoint: Checkpoint) -> None:
+        await trainer.load(checkpoint.name)
+        state = checkpoint.state
+        self._step = checkpoint.step
+        means = {(int(seat), str(stream)): float(m) for seat, stream, m in state["baseline"]}
+        self._baseline = RoleBaseline(means)
+        self._alarms = Alarms.from_data(state["alarms"])
+        wrong = state["mode_wrong"]
+        self._mode_wrong = None if wrong is None else tuple(wrong)
+        if state["ahead"]:
+            kept = read_ahead(self.folder.checkpoints / f"{checkpoint.name}.ahead.jsonl.zst")
+            for at, (failed, retried) in enumerate(state["ahead"], checkpoint.step):
+                sampled = Sampled(kept.get(at, []), failed, retried)
+                self._ahead[at] = asyncio.create_task(_known(sampled))
+
+
+async def _known(sampled: Sampled) -> Sampled:
+    return sampled
+
+
+def _sampled(played: Played, seconds: float) -> Sampled:
+    return Sampled(played.transcripts, len(played.failures), played.retries, seconds)
+
+
+def step_debates(recipe: Recipe, task: Task, step: int) -> list[Debate]:
+    """The debates of a step: a pure function of the recipe and the step."""
+    count = recipe.train.questions
+    protocol = recipe.protocol.protocol()
+    return [
+        Debate(question, protocol, derive(recipe.seed, "debate", step, index), recipe.protocol)
+        for index, question in enumerate(task.draw(recipe.seed, step * count, count))
+    ]

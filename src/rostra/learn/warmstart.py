@@ -1,0 +1,266 @@
+"""Warm start: supervised learning from debates that a teacher speaks, or that were played before.
+
+Self-play needs a policy that already debates a little: votes that are not there teach nothing. A
+warm start goes through phases, each with its own material and its own carelessness.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from rostra.arena import Debate, play
+from rostra.credit.datums import datums
+from rostra.credit.spans import STREAM_INDEX
+from rostra.debate.state import State
+from rostra.debate.transcript import Transcript
+from rostra.debate.turn import TurnId
+from rostra.debate.views import View
+from rostra.engines.arrays import IntArray
+from rostra.engines.chat import ChatFormat, Message
+from rostra.engines.engine import Engine
+from rostra.engines.schedules import Schedule
+from rostra.engines.training import Adam, Datum, Trainer
+from rostra.errors import ConfigError
+from rostra.learn.evaluator import Evaluator
+from rostra.learn.stop import Stop, Stopped
+from rostra.learn.update import submit
+from rostra.players.model import ModelPlayer
+from rostra.players.shop import ShopTeacher
+from rostra.players.spoken import SpokenPlayer, Words
+from rostra.players.sums import Carelessness, SumsTeacher
+from rostra.runs.display import Display
+from rostra.runs.folder import RunFolder, checkpoint_name
+from rostra.runs.settings import Phase, Recipe
+from rostra.runs.trackers import Tracker
+from rostra.runs.transcripts import read_transcripts
+from rostra.seeds import derive
+from rostra.tasks.sums import drill
+from rostra.tasks.task import Exercise, Task
+
+WARMUP, FLOOR = 20, 0.1
+"""In each phase the learning rate rises over so many steps, and then falls to this share of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in a warm start a step is."""
+
+    phase: Phase
+    number: int
+    step: int
+    """Steps of the phase before it."""
+
+
+class WarmStart:
+    """One run of a warm start."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        task: Task,
+        engine: Engine,
+        folder: RunFolder,
+        display: Display,
+        evaluator: Evaluator | None = None,
+        trackers: Sequence[Tracker] = (),
+    ) -> None:
+        self.recipe = recipe
+        self.task = task
+        self.engine = engine
+        self.folder = folder
+        self.display = display
+        self.evaluator = evaluator
+        self.trackers = trackers
+        self.stop = Stop()
+        self._stored: dict[int, list[Transcript]] = {}
+        self._step = 0
+
+    async def run(self) -> None:
+        """From the last checkpoint, or from the beginning, to the end of the last phase."""
+        train = self.recipe.train
+        trainer = await self.engine.trainer()
+        checkpoint = self.folder.last_checkpoint()
+        self.folder.rewind(checkpoint)
+        if checkpoint:
+            await trainer.load(checkpoint.name)
+            self._step = checkpoint.step
+        try:
+            for step in range(self._step, self.recipe.steps):
+                self.stop.check(step)
+                metrics = await self._learn(trainer, step)
+                self._step = step + 1
+                self._log(step, metrics)
+                if self._step % train.save_every == 0 and self._step < self.recipe.steps:
+                    await self._save(trainer)
+            await self._evaluate(trainer)
+            await self._save(trainer)
+        except Stopped:
+            if self._step > (checkpoint.step if checkpoint else 0):
+                await self._save(trainer)
+            raise
+
+    async def _learn(self, trainer: Trainer, step: int) -> dict[str, float]:
+        began = time.monotonic()
+        place = self._place(step)
+        data = await self._data(place, step)
+        made = time.monotonic()
+        train = self.recipe.train
+        rate = place.phase.learning_rate * _shape(place)
+        adam = Adam(rate, train.beta1, train.beta2, clip_norm=train.clip_norm)
+        trained = await submit(trainer, data, "cross_entropy", adam, train.microbatch).done()
+        now = time.monotonic()
+        return {
+            "loss": trained["loss"],
+            "optim/grad_norm": trained.get("optim/grad_norm", float("nan")),
+            "optim/learning_rate": rate,
+            "phase": float(place.number),
+            "tokens": float(sum(len(datum.targets) for datum in data)),
+            "seconds": now - began,
+            "time/training": now - made,
+            "time/other": made - began,
+        }
+
+    def _place(self, step: int) -> _Place:
+        for number, phase in enumerate(self.recipe.phases):
+            if step < phase.steps:
+                return _Place(phase, number, step)
+            step -= phase.steps
+        raise AssertionError("a step after the last phase")
+
+    async def _data(self, place: _Place, step: int) -> list[Datum]:
+        """The examples of a step. Debates weigh 1 in all, and drills weigh 1."""
+        phase, seed = place.phase, self.recipe.seed
+        data: list[Datum] = []
+        if phase.drills:
+            pages = _drills(self.engine.chat, self.task, derive(seed, "drill", step), phase.drills)
+            data += _weighed(pages)
+        if phase.kind != "drill":
+            data += _weighed(spoken_data(await self._debates(place, step), phase.streams))
+        return data
+
+    async def _debates(self, place: _Place, step: int) -> list[Transcript]:
+        phase, rules = place.phase, self.recipe.protocol
+        if phase.kind == "stored":
+            return await self._stored_debates(place, step)
+        questions = self.task.draw(self.recipe.seed, step * phase.debates, phase.debates)
+        seeds = [derive(self.recipe.seed, "warm", step, i) for i in range(len(questions))]
+        debates = [Debate.peer(q, rules, s) for q, s in zip(questions, seeds, strict=True)]
+        player = SpokenPlayer(teacher(self.task, phase), self.engine.chat)
+        return (await play(debates, player)).transcripts
+
+    async def _stored_debates(self, place: _Place, step: int) -> list[Transcript]:
+        """Debates that were played before, spoken again in the tokens of this engine."""
+        phase = place.phase
+        if place.number not in self._stored:
+            found = [stored.transcript for stored in read_transcripts(Path(phase.path))]
+            self._stored[place.number] = found
+        known = self._stored[place.number]
+        start = place.step * phase.debates
+        chosen = [known[(start + i) % len(known)] for i in range(min(phase.debates, len(known)))]
+
+        async def again(old: Transcript) -> Transcript:
+            said = {turn.id: turn.text for turn in old.turns}
+            player = SpokenPlayer(_repeat(said), self.engine.chat)
+            debate = Debate(old.question, old.protocol, old.seed, old.rules)
+            return (await play([debate], player)).transcripts[0]
+
+        return list(await asyncio.gather(*map(again, chosen)))
+
+    async def _evaluate(self, trainer: Trainer) -> None:
+        if self.evaluator is None:
+            return
+        player = ModelPlayer(await trainer.sampler(), self.engine.chat)
+        seed = derive(self.recipe.seed, "eval", self._step)
+
+        def progress(done: int, total: int) -> None:
+            self.display.phase("evaluating", done, total)
+
+        evaluating = asyncio.ensure_future(self.evaluator(player, seed, None, progress))
+        found = await self.stop.watch(evaluating, self._step)
+        self.folder.add_metrics({"step": self._step, "kind": "eval", **found.metrics})
+        self.display.step(found.metrics, step=self._step, steps=self.recipe.steps)
+
+    def _log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self.folder.add_metrics({"step": step, "kind": "train", **metrics})
+        self.display.step(metrics, step=step + 1, steps=self.recipe.steps)
+        for tracker in self.trackers:
+            tracker.log(metrics, step)
+
+    async def _save(self, trainer: Trainer) -> None:
+        self.display.phase("saving", 0, 0)
+        await trainer.save(checkpoint_name(self._step))
+        self.folder.write_checkpoint(self._step, {}, self.recipe.train.keep)
+
+
+def _shape(place: _Place) -> float:
+    """What the learning rate is multiplied with."""
+    steps = place.phase.steps
+    return Schedule("linear", min(WARMUP, steps // 2), steps, FLOOR).factor(place.step)
+
+
+def _weighed(data: Sequence[Datum]) -> list[Datum]:
+    """Every token that is learned weighs the same, and all of them 1."""
+    total = np.float32(sum(float(datum.mask.sum()) for datum in data))
+    return [replace(datum, weights=datum.mask / total) for datum in data]
+
+
+def teacher(task: Task, phase: Phase) -> Words:
+    """Who speaks the debates of a phase."""
+    careless = Carelessness(
+        phase.forgets, phase.slips, phase.malformed, phase.misjudges, phase.doubts
+    )
+    match task.name:
+        case "sums":
+            return SumsTeacher(careless)
+        case "shop":
+            return ShopTeacher(careless)
+        case _:
+            raise ConfigError(f'task {task.name} has no teacher; use kind = "stored"')
+
+
+def _repeat(said: Mapping[TurnId, str]) -> Words:
+    def words(state: State, view: View) -> str:
+        return said[TurnId(view.seat, state.protocol.slots[view.slot].round)]
+
+    return words
+
+
+def spoken_data(transcripts: Sequence[Transcript], streams: Sequence[str]) -> list[Datum]:
+    """Examples of what was spoken on some streams."""
+    batch = datums(transcripts, [{}] * len(transcripts))
+    wanted = [STREAM_INDEX[stream] for stream in streams]
+    data = []
+    for datum in batch.data:
+        mask = np.isin(datum.streams, wanted).astype(np.float32)
+        if mask.any():
+            data.append(replace(datum, mask=mask, temperature=1.0))
+    return data
+
+
+def _drills(chat: ChatFormat, task: Task, seed: int, count: int) -> list[Datum]:
+    """Pages of short exercises."""
+    if task.name != "sums":
+        raise ConfigError(f"drills: task {task.name} has none; leave drills out")
+    head = chat.open([Message("user", "solve")])
+    return [_page(chat, head, drill(task, derive(seed, index))) for index in range(count)]
+
+
+def _page(chat: ChatFormat, head: IntArray, exercises: Sequence[Exercise]) -> Datum:
+    """One example, in which the tokens that begin inside an answer are learned."""
+    text, spans = "", []
+    for asked, answer, rest in exercises:
+        spans.append((len(text) + len(asked), len(text) + len(asked) + len(answer)))
+        text += asked + answer + rest
+    said = chat.reply(text, end=False)
+    bounds = np.array(spans).flatten()
+    # A place is inside an answer where an odd number of bounds lies at or before it.
+    inside = np.searchsorted(bounds, said.starts, side="right") % 2 == 1
+    tokens = np.concatenate([head, said.tokens]).astype(np.int64)
+    mask = np.concatenate([np.zeros(len(head), bool), inside])[1:].astype(np.float32)
+    silent = np.zeros(len(mask), np.float32)
+    streams = np.where(mask > 0, 0, -1).astype(np.int8)
+    return Datum(tokens[:-1], tokens[1:], silent, mask, mask, streams)

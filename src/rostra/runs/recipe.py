@@ -1,0 +1,206 @@
+"""Recipes: TOML files, one complete experiment each, checked key by key."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import TypeAdapter, ValidationError
+
+import rostra
+from rostra.debate.peer import PeerRules
+from rostra.debate.prompts import did_you_mean
+from rostra.errors import ConfigError, DataError
+from rostra.runs.config import Layer, first_error, merged_rules, read_setting, read_toml
+from rostra.runs.settings import (
+    AlarmSettings,
+    EvalSettings,
+    ModelSettings,
+    Phase,
+    Recipe,
+    RewardSettings,
+    TaskSettings,
+    TrainSettings,
+)
+
+TABLES = {
+    "model": ModelSettings,
+    "task": TaskSettings,
+    "rewards": RewardSettings,
+    "train": TrainSettings,
+    "eval": EvalSettings,
+    "alarms": AlarmSettings,
+}
+_TOP = ("loop", "title", "folder", "seed", "trackers")
+
+
+def find_recipe(name: str) -> Path:
+    """A recipe by path, by the name of one that Rostra ships, or the one of a run directory."""
+    path = Path(name)
+    if path.is_dir() and (path / "config.toml").exists():
+        return path / "config.toml"
+    if path.is_file():
+        return path
+    shipped = {file.stem: file for file in shipped_recipes()}
+    if name in shipped:
+        return shipped[name]
+    known = tuple(shipped)
+    hint = did_you_mean(path.stem, known)
+    raise ConfigError(f"{name}: no such recipe{hint} (shipped: {', '.join(known)})")
+
+
+def shipped_recipes() -> list[Path]:
+    """The recipes that come with Rostra: in the package, or beside its sources."""
+    package = Path(rostra.__file__).parent
+    for folder in (package / "recipes", package.parent.parent / "recipes"):
+        if folder.is_dir():
+            return sorted(folder.glob("*.toml"))
+    return []
+
+
+def read_recipe(path: Path, settings: Sequence[str] = ()) -> Recipe:
+    """A recipe from a file and from `key=value` settings, such as `train.steps=4` or `steps=4`."""
+    whole = read_toml(path)
+    where = f"{path}: "
+    _check_tables(whole, where)
+    changes = _by_table([read_setting(text) for text in settings])
+    values: dict[str, Any] = {key: whole[key] for key in _TOP if key in whole}
+    values |= changes.pop("", {})
+    for name in TABLES:
+        table = {**_checked(whole.get(name, {}), name, where)}
+        table |= changes.get(name, {})
+        values[name] = table
+    phases = whole.get("phases", [])
+    if not isinstance(phases, list) or not all(isinstance(phase, dict) for phase in phases):
+        raise ConfigError(f"{where}phases: write each as a table that begins with [[phases]]")
+    for number, phase in enumerate(phases, 1):
+        _check_keys(phase, Phase, f"{where}[[phases]] number {number}: ")
+    layers = [
+        Layer(f"{where}[protocol] ", dict(whole.get("protocol", {})), path.parent),
+        Layer("protocol.", changes.get("protocol", {}), Path()),
+    ]
+    rules = merged_rules(None, layers, named=True)
+    return _validated({**values, "phases": phases, "protocol": rules}, where)
+
+
+def _check_tables(whole: Mapping[str, Any], where: str) -> None:
+    known = (*_TOP, *TABLES, "protocol", "phases")
+    for key, value in whole.items():
+        if key not in known:
+            raise ConfigError(f"{where}{_shown(key)}: unknown key{did_you_mean(key, known)}")
+        if (key in TABLES or key == "protocol") and not isinstance(value, dict):
+            raise ConfigError(f"{where}{key}: is a table; write its settings under [{key}]")
+
+
+def _checked(table: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    _check_keys(table, TABLES[name], f"{where}[{name}] ")
+    return table
+
+
+def _check_keys(table: Mapping[str, Any], kind: type[Any], where: str) -> None:
+    known = tuple(f.name for f in fields(kind))
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"{where}{_shown(key)}: unknown key{did_you_mean(key, known)}")
+
+
+def _by_table(settings: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Settings of the command line, each put into the table it belongs to."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in settings:
+        table, _, name = key.rpartition(".")
+        home = _home(key) if not table else (table, name)
+        _check_home(key, *home)
+        found.setdefault(home[0], {})[home[1]] = value
+    return found
+
+
+def _homes() -> dict[str, list[str]]:
+    """The tables that have a setting of a name."""
+    homes: dict[str, list[str]] = {name: [""] for name in _TOP}
+    tables: dict[str, Any] = {**TABLES, "protocol": PeerRules}
+    for table, kind in tables.items():
+        for f in fields(kind):
+            homes.setdefault(f.name, []).append(table)
+    homes.setdefault("preset", []).append("protocol")
+    return homes
+
+
+def _home(name: str) -> tuple[str, str]:
+    """Where a setting without a table belongs, if there is only one such place."""
+    homes = _homes().get(name)
+    if homes is None:
+        raise ConfigError(f"{_shown(name)}: unknown key{did_you_mean(name, tuple(_homes()))}")
+    if len(homes) > 1:
+        choices = " or ".join(f"{table}.{name}" for table in homes)
+        raise ConfigError(f"{name}: say which one you mean: {choices}")
+    return homes[0], name
+
+
+def _check_home(key: str, table: str, name: str) -> None:
+    if name not in _homes() or table not in _homes()[name]:
+        dotted = tuple(f"{t}.{n}" if t else n for n, tables in _homes().items() for t in tables)
+        raise ConfigError(f"{_shown(key)}: unknown key{did_you_mean(key, dotted)}")
+
+
+def _validated(values: Mapping[str, Any], where: str) -> Recipe:
+    try:
+        return _RECIPE.validate_python(values)
+    except ValidationError as error:
+        raise ConfigError(f"{where}{first_error(error)}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{where}{error}") from None
+
+
+_RECIPE = TypeAdapter(Recipe)
+
+
+def _shown(key: str) -> str:
+    return key if key.isprintable() else repr(key)
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The recipe with every setting written out; its prompts are files in a folder beside it.
+    Reading it gives the same recipe."""
+    data = _plain(asdict(recipe))
+    if data["protocol"].pop("prompts"):
+        data["protocol"]["prompts"] = "prompts"
+    return tomli_w.dumps(data)
+
+
+def _plain(value: Any) -> Any:
+    """Without None, which TOML does not have: what is missing has its default."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def changed_keys(old: Recipe, new: Recipe) -> list[str]:
+    """The settings that differ, as `table.key: old -> new`."""
+    before, after = _flat(asdict(old)), _flat(asdict(new))
+    return [
+        f"{key}: {before.get(key)!r} -> {after.get(key)!r}"
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _flat(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            found |= _flat(item, f"{path}{key}.")
+        else:
+            found[f"{path}{key}"] = item
+    return found
+
+
+def read_config(folder: Path) -> Recipe:
+    """The recipe of a run directory."""
+    file = folder / "config.toml"
+    if not file.exists():
+        raise DataError(f"{folder}: no config.toml in it; is it a run directory?")
+    return read_recipe(file)

@@ -1,0 +1,272 @@
+"""The settings of a run: one table of a recipe each. Every default says why it is what it is."""
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from rostra.credit.datums import Normalise
+from rostra.debate.peer import PeerRules, check_choice
+from rostra.engines.schedules import Kind, Schedule
+from rostra.engines.training import Loss
+from rostra.errors import ConfigError
+from rostra.rewards.score import Baseline, Control, RewardRules
+
+EngineName = Literal["local", "scripted"]
+TaskName = Literal["sums", "shop"]
+Mode = Literal["sync", "async"]
+Loop = Literal["selfplay", "warmstart"]
+PhaseKind = Literal["drill", "debate", "stored"]
+AlarmName = Literal["consensus", "noise", "format"]
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ConfigError(f"{name} = {value}: must be at least {least}")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """[model]: what is trained, and where it begins."""
+
+    engine: EngineName = "local"
+    name: str = "smollm2"
+    """toy, toy-sums, smollm2, a folder, a hub id or a .gguf file."""
+    start: str = ""
+    """A run or a checkpoint to begin with; empty: the model as it is."""
+    lora_rank: int = 16
+    """Of the adapter that is trained; 0 trains all weights."""
+    lora_alpha: float = 32.0
+    lanes: int = 64
+    """Replies that are sampled at once."""
+    batch_tokens: int = 2048
+    """Tokens in one pass of training."""
+    checkpointing: bool = False
+    """Recompute activations to save memory."""
+    threads: int = 0
+    """Threads of torch; 0 leaves it to torch. The small toys are fastest with 1."""
+
+    def __post_init__(self) -> None:
+        check_choice("engine", self.engine, get_args(EngineName))
+        _at_least("lora_rank", self.lora_rank, 0)
+        _at_least("lanes", self.lanes, 1)
+        _at_least("batch_tokens", self.batch_tokens, 1)
+        _at_least("threads", self.threads, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """[task]: where questions come from."""
+
+    name: TaskName = "sums"
+    below: int = 30
+    """sums: terms go from 0 to one less than this."""
+    held_out: float = 0.15
+    """The share of questions that is never trained on."""
+    size: int = 1000
+    """shop: how many questions there are."""
+
+    def __post_init__(self) -> None:
+        check_choice("name", self.name, get_args(TaskName))
+        _at_least("below", self.below, 2)
+        _at_least("size", self.size, 10)
+        if not 0 < self.held_out < 1:
+            raise ConfigError(f"held_out = {self.held_out}: a share between 0 and 1")
+
+
+@dataclass(frozen=True, slots=True)
+class RewardSettings:
+    """[rewards]: how votes become what tokens are worth."""
+
+    control: Control = "none"
+    """coin: the direction of every vote is a coin flip. plurality: solutions are paid for agreeing
+    with the most common answer. A claim without a control is worth nothing."""
+    truth: float = 0.0
+    """The share of correctness in the reward of solutions."""
+    judge_truth: float = 0.0
+    baseline: Baseline = "group"
+    scale: bool = False
+    """Divide advantages by their standard deviation."""
+    gen: float = 1.0
+    """The weight of solving."""
+    judge: float = 1.0
+    """The weight of judging. Below 1 while judges are weak: they can learn to agree without
+    being right."""
+    normalise: Normalise = "token_mean"
+
+    def __post_init__(self) -> None:
+        self.rules(PeerRules())
+        check_choice("normalise", self.normalise, get_args(Normalise))
+        for name in ("gen", "judge"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"{name} = {getattr(self, name)}: must be 0 or more")
+
+    def rules(self, protocol: PeerRules) -> RewardRules:
+        return RewardRules(
+            protocol.reward,
+            protocol.consensus,
+            protocol.format_penalty,
+            self.truth,
+            self.judge_truth,
+            self.baseline,
+            self.scale,
+            self.control,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSettings:
+    """[train]: the loop of self-play."""
+
+    steps: int = 100
+    questions: int = 16
+    """Debates in a step, each about another question."""
+    mode: Mode = "sync"
+    """async samples the next steps while this one is trained on."""
+    staleness: int = 1
+    """async: how many steps older than the newest weights a debate's weights are. It is fixed, so
+    that a run can be repeated; sampling waits, and nothing that was sampled is thrown away."""
+    loss: Loss = "importance_sampling"
+    """ppo is taken instead where debates are stale: far-off ratios need clipping."""
+    learning_rate: float = 3e-5
+    """As published for LoRA."""
+    schedule: Kind = "constant"
+    warmup: int = 0
+    floor: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.95
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0
+    microbatch: int = 64
+    """Examples in one call of the trainer."""
+    save_every: int = 20
+    keep: int = 2
+    """Checkpoints that stay; the last one always does."""
+    eval_every: int = 10
+    """0 evaluates before and after only."""
+    retries: int = 2
+    """How often a debate that failed is played again."""
+    turn_timeout: float = 600.0
+    """Seconds until a reply is given up."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "questions", "microbatch", "save_every", "keep"):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("staleness", "eval_every", "retries"):
+            _at_least(name, getattr(self, name), 0)
+        check_choice("mode", self.mode, get_args(Mode))
+        check_choice("loss", self.loss, ("importance_sampling", "ppo", "cispo"))
+        if not 0 < self.learning_rate < 1:
+            raise ConfigError(f"learning_rate = {self.learning_rate}: between 0 and 1")
+        if not self.turn_timeout > 0:
+            raise ConfigError(f"turn_timeout = {self.turn_timeout}: must be above 0 seconds")
+        self.rate()
+
+    def rate(self) -> Schedule:
+        return Schedule(self.schedule, self.warmup, self.steps, self.floor)
+
+    @property
+    def lag(self) -> int:
+        """How many steps older than the newest the weights of a debate are."""
+        return self.staleness if self.mode == "async" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSettings:
+    """[eval]: what is measured on held-out questions."""
+
+    questions: int = 64
+    samples: int = 5
+    """Sampled answers to a question: the k of pass@k and cons@k."""
+    debates: int = 32
+    """Debates that are played to see how well votes tell right from wrong."""
+
+    def __post_init__(self) -> None:
+        _at_least("questions", self.questions, 0)
+        _at_least("samples", self.samples, 1)
+        _at_least("debates", self.debates, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmSettings:
+    """[alarms]: what to do about the known failures of self-play."""
+
+    stop_on: tuple[AlarmName, ...] = ()
+    """The alarms that end a run: consensus, noise, format."""
+
+    def __post_init__(self) -> None:
+        for name in self.stop_on:
+            check_choice("stop_on", name, get_args(AlarmName))
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """[[phases]]: one part of a warm start."""
+
+    kind: PhaseKind = "debate"
+    """drill: short exercises of the task. debate: debates that the task's teacher speaks. stored:
+    debates that were played before."""
+    steps: int = 100
+    debates: int = 8
+    """Debates in a step."""
+    drills: int = 0
+    """Documents of exercises in a step."""
+    learning_rate: float = 1e-3
+    streams: tuple[str, ...] = ("gen", "judge")
+    """What is learned of a debate: solving, judging, or both."""
+    path: str = ""
+    """stored: a run or a file of transcripts."""
+    forgets: float = 0.0
+    slips: float = 0.0
+    malformed: float = 0.0
+    misjudges: float = 0.0
+    doubts: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, get_args(PhaseKind))
+        _at_least("steps", self.steps, 1)
+        _at_least("debates", self.debates, 0)
+        _at_least("drills", self.drills, 0)
+        for stream in self.streams:
+            check_choice("streams", stream, ("gen", "judge"))
+        for name in ("forgets", "slips", "malformed", "misjudges", "doubts"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} = {getattr(self, name)}: a share between 0 and 1")
+        if self.kind == "stored" and not self.path:
+            raise ConfigError("path: a stored phase needs a run or a file of transcripts")
+        if self.kind == "drill" and not self.drills:
+            raise ConfigError("drills: a drill phase needs at least 1 document in a step")
+        if self.kind != "drill" and not self.debates:
+            raise ConfigError(f"debates: a {self.kind} phase needs at least 1 debate in a step")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One complete experiment."""
+
+    loop: Loop = "selfplay"
+    title: str = "self-play"
+    folder: str = "runs/selfplay"
+    """Where the run goes."""
+    seed: int = 0
+    trackers: tuple[str, ...] = ()
+    """Where metrics go besides metrics.jsonl: trackio, wandb, tensorboard."""
+    model: ModelSettings = ModelSettings()
+    task: TaskSettings = TaskSettings()
+    protocol: PeerRules = field(default_factory=PeerRules)
+    rewards: RewardSettings = RewardSettings()
+    train: TrainSettings = TrainSettings()
+    eval: EvalSettings = EvalSettings()
+    alarms: AlarmSettings = AlarmSettings()
+    phases: tuple[Phase, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("loop", self.loop, get_args(Loop))
+        if self.loop == "warmstart" and not self.phases:
+            raise ConfigError("phases: a warm start needs at least one [[phases]] table")
+        if self.loop == "selfplay" and self.phases:
+            raise ConfigError('phases: only loop = "warmstart" has them')
+
+    @property
+    def steps(self) -> int:
+        if self.loop == "warmstart":
+            return sum(phase.steps for phase in self.phases)
+        return self.train.steps
