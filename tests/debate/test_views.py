@@ -46,6 +46,12 @@ def order(view: View) -> list[int]:
     return [turn.seat for turn in headers(last_message(view))]
 
 
+def compared(view: View) -> list[str]:
+    """Whom the task line lets a seat compare."""
+    (names,) = re.findall(r"^You may compare: (.*)\.$", last_message(view), re.MULTILINE)
+    return names.split(", ")
+
+
 def ids(*names: str) -> set[TurnId]:
     return {TurnId.read(name) for name in names}
 
@@ -129,9 +135,9 @@ def test_in_round_one_of_v1_the_second_evaluates_one_and_compares_nobody() -> No
 
 def test_in_round_one_of_v1_later_speakers_compare_those_who_have_spoken() -> None:
     state = say_all(begin(peer_v1(agents=4)), slots=2)
-    assert "You may compare: Agent 0, Agent 1.\n" in last_message(state.view(2))
+    assert sorted(compared(state.view(2))) == ["Agent 0", "Agent 1"]
     state = say(state, 2)
-    assert "You may compare: Agent 0, Agent 1, Agent 2.\n" in last_message(state.view(3))
+    assert sorted(compared(state.view(3))) == ["Agent 0", "Agent 1", "Agent 2"]
 
 
 def test_a_vote_on_one_who_has_not_spoken_does_not_count() -> None:
@@ -147,7 +153,7 @@ def test_from_round_two_on_the_others_are_judged_and_never_oneself() -> None:
     task = last_message(state.view(0))
     assert "Round 2 of 3." in task
     assert "Never judge yourself." in task
-    assert "You may compare: Agent 1, Agent 2, Agent 3.\n" in task
+    assert sorted(compared(state.view(0))) == ["Agent 1", "Agent 2", "Agent 3"]
 
 
 def test_in_round_one_of_v2_nobody_has_anything_to_judge() -> None:
@@ -174,7 +180,7 @@ def test_a_ballot_is_about_the_last_solutions() -> None:
     state = say_all(begin(peer_v2(agents=3, rounds=2)), slots=2)
     seen = state.view(2)
     assert "do not solve the question again" in last_message(seen)
-    assert "You may compare: Agent 0, Agent 1." in last_message(seen)
+    assert sorted(compared(seen)) == ["Agent 0", "Agent 1"]
     assert dict(seen.names) == {0: TurnId(0, 1), 1: TurnId(1, 1)}
 
 
@@ -371,6 +377,44 @@ def test_the_turns_seen_are_listed_in_the_order_shown() -> None:
     for seat in range(6):
         seen = state.view(seat)
         assert [t for t in seen.seen if t.seat != seat] == headers(last_message(seen))
+
+
+@pytest.mark.parametrize("history", [-1, 1, 9], ids=["append-only", "window", "wide"])
+@pytest.mark.parametrize("preset", [peer_v1, peer_v2], ids=["v1", "v2"])
+def test_whom_one_may_compare_is_listed_in_the_order_shown(preset: Any, history: int) -> None:
+    rules = preset(agents=5, rounds=2, history_rounds=history, closing_ballot=True)
+    sorted_by_seat = []
+    for seed in range(3):
+        state = begin(rules, seed)
+        while seats := state.open_slots():
+            for seat in seats:
+                seen = state.view(seat)
+                if len(seen.names) < 2:
+                    continue
+                shown = [f"Agent {t.seat}" for t in seen.seen if t in seen.names.values()]
+                assert compared(seen) == shown
+                sorted_by_seat.append(shown == sorted(shown))
+            state = say_all(state)
+    assert not all(sorted_by_seat)
+
+
+def test_one_who_has_not_spoken_again_is_listed_where_it_was_shown() -> None:
+    rules = peer_v1(agents=4, rounds=2, shuffle_peers=False)
+    state = say_all(begin(rules), slots=6)
+    # Agent 2 read 3.0 before 0.1 and 1.1.
+    assert compared(state.view(2)) == ["Agent 3", "Agent 0", "Agent 1"]
+    window = peer_v1(agents=4, rounds=2, shuffle_peers=False, history_rounds=1)
+    state = say_all(begin(window), slots=6)
+    assert compared(state.view(2)) == ["Agent 3", "Agent 0", "Agent 1"]
+
+
+def test_one_who_gave_no_answer_leaves_the_order_of_the_others() -> None:
+    for seed in range(4):
+        whole = say_all(begin(peer_v2(agents=5), seed))
+        gap = begin(peer_v2(agents=5), seed)
+        for seat in range(5):
+            gap = say(gap, seat, MALFORMED if seat == 2 else answer)
+        assert compared(gap.view(0)) == [a for a in compared(whole.view(0)) if a != "Agent 2"]
 
 
 # Hostile text

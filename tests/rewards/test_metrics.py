@@ -5,10 +5,13 @@ import math
 import pytest
 
 from rostra.debate.peer import peer_v1, peer_v2
+from rostra.debate.state import State
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import TurnId
+from rostra.debate.views import View
 from rostra.rewards.metrics import (
     debate_metrics,
+    health_metrics,
     reward_metrics,
     truth_metrics,
     vote_truth_accuracy,
@@ -147,6 +150,14 @@ def test_frac_mixed_is_the_share_of_debates_that_teach() -> None:
     ] == pytest.approx(1 / 3)
 
 
+def test_flat_groups_are_the_number_of_debates_that_do_not() -> None:
+    lively, silent = scripted(THREE, {"0.1": "Agent 1 > Agent 2"}), scripted(THREE)
+    for debates, flat in (([lively, silent, silent], 2), ([lively], 0), ([], 0)):
+        metrics = reported(debates, RewardRules())
+        assert metrics["env/all/flat_groups"] == flat
+        assert isinstance(metrics["env/all/flat_groups"], float)
+
+
 def test_the_share_of_turns_with_a_signal_is_known_for_each_stream() -> None:
     metrics = reported([scripted(THREE, {"0.1": "Agent 1 > Agent 2"})], RewardRules())
     assert metrics["env/all/signal_frac/gen"] == pytest.approx(2 / 6)
@@ -256,3 +267,113 @@ def test_vote_truth_accuracy_is_unknown_when_nothing_can_be_judged(
 ) -> None:
     debate = scripted(THREE, {"0.1": "Agent 1 > Agent 2"})
     assert math.isnan(vote_truth_accuracy([debate], [correct]))
+
+
+# Health
+
+
+def test_different_last_answers_are_counted_by_debate() -> None:
+    debates = [scripted(FIVE), scripted(FIVE), scripted(FIVE)]
+    said = [answers("7", "7", "8", "9", "9"), answers("7", "7", "7", "7", "7"), answers()]
+    assert health_metrics(debates, said)["health/distinct_answers"] == pytest.approx(4 / 3)
+
+
+def test_only_last_answers_are_counted_as_different() -> None:
+    debate = scripted(peer_v2(agents=3, rounds=2))
+    said = answers("1", "2", "3") | {turn("0.1"): "4", turn("1.1"): "4", turn("0.2"): "5"}
+    # Agent 2 gave no last answer, and 0.2 is a ballot.
+    assert health_metrics([debate], [said])["health/distinct_answers"] == 1
+
+
+def test_agents_who_never_spoke_have_no_last_answer() -> None:
+    debate = scripted(peer_v1(agents=3, rounds=1), malformed=("1.0",))
+    assert len(debate.turns) == 2
+    metrics = health_metrics([debate], [answers("7")])
+    assert metrics["health/distinct_answers"] == 1
+
+
+def test_votes_are_sorted_by_whether_they_decide_and_on_what() -> None:
+    debate = scripted(
+        FIVE,
+        {
+            # Equal answers: two ties, one decision. Agent 4 gave no answer.
+            "2.1": "Agent 0 = Agent 1",
+            "3.1": "Agent 0 = Agent 1\nAgent 2 > Agent 0\nAgent 2 > Agent 4",
+            "4.1": "Agent 1 > Agent 0\nAgent 0 > Agent 2\nAgent 3 > Agent 2\nAgent 1 = Agent 3",
+        },
+    )
+    metrics = health_metrics([debate], [answers("7", "7", "8", "9")])
+    assert metrics["health/decided_votes"] == pytest.approx(5 / 8)
+    assert metrics["health/ties_on_equal"] == pytest.approx(2 / 3)
+    # 2 > 0, 0 > 2, 3 > 2 take a side between different answers.
+    assert metrics["health/lower_index_wins"] == pytest.approx(1 / 3)
+
+
+def judging(place: int) -> list[Transcript]:
+    """Debates in which every judge prefers whom it was shown first (0) or last (-1)."""
+
+    def line(state: State, view: View) -> str:
+        order = sorted(view.names, key=lambda seat: view.seen.index(view.names[seat]))
+        lines = [f"Agent {order[place]} > Agent {i}" for i in order if i != order[place]]
+        slot = state.protocol.slots[view.slot]
+        return speech(slot.sections, "\n".join(lines[:1]) or "N/A")
+
+    return [spoken(peer_v2(agents=4, rounds=2), line, seed) for seed in range(12)]
+
+
+@pytest.mark.parametrize(("place", "share"), [(0, 1.0), (-1, 0.0)])
+def test_a_judge_who_goes_by_the_order_is_found_out(place: int, share: float) -> None:
+    debates = judging(place)
+    said = [{t.id: str(t.id) for t in debate.turns} for debate in debates]
+    metrics = health_metrics(debates, said)
+    assert metrics["health/first_shown_wins"] == share
+    assert metrics["health/lower_index_wins"] == pytest.approx(0.5, abs=0.2)
+
+
+def test_a_judge_who_goes_by_the_seat_is_found_out() -> None:
+    def line(state: State, view: View) -> str:
+        a, b, *_ = [*sorted(view.names), 0, 0]
+        return speech(state.protocol.slots[view.slot].sections, f"Agent {a} > Agent {b}")
+
+    debates = [spoken(peer_v2(agents=4, rounds=2), line, seed) for seed in range(12)]
+    said = [{t.id: str(t.id) for t in debate.turns} for debate in debates]
+    metrics = health_metrics(debates, said)
+    assert metrics["health/lower_index_wins"] == 1
+    assert metrics["health/first_shown_wins"] == pytest.approx(0.5, abs=0.2)
+
+
+def test_judge_truth_is_a_mean_over_judges_of_right_votes_less_wrong_ones() -> None:
+    debate = scripted(
+        FIVE,
+        {
+            "2.1": "Agent 0 > Agent 1",
+            "3.1": "Agent 1 > Agent 0\nAgent 0 = Agent 2",
+            "4.1": "Agent 1 > Agent 2",
+        },
+    )
+    said = answers("7", "8", "9", "7", "7")
+    metrics = health_metrics([debate], [said], [marks(s0=1, s1=0, s2=0)])
+    # +1; the mean of -1 and 0; two wrong answers are no test.
+    assert metrics["health/judge_truth"] == pytest.approx((1 - 0.5) / 2)
+
+
+def test_without_marks_judge_truth_is_unknown_and_all_else_the_same() -> None:
+    debate = scripted(FIVE, {"2.1": "Agent 0 > Agent 1\nAgent 0 = Agent 3"})
+    said = answers("7", "8", "9", "7", "7")
+    bare, marked = (health_metrics([debate], [said], m) for m in ((), [marks(s0=1, s1=0)]))
+    assert math.isnan(bare.pop("health/judge_truth"))
+    assert marked.pop("health/judge_truth") == 1
+    assert bare == marked
+
+
+def test_the_health_of_a_debate_without_votes_is_unknown() -> None:
+    metrics = health_metrics([scripted(THREE)], [answers("7", "8", "9")])
+    assert metrics.pop("health/distinct_answers") == 3
+    assert len(metrics) == 5
+    assert all(math.isnan(value) for value in metrics.values())
+    assert all(math.isnan(value) for value in health_metrics([], []).values())
+
+
+def test_answers_and_debates_must_be_as_many() -> None:
+    with pytest.raises(ValueError):
+        health_metrics([scripted(THREE)], [])

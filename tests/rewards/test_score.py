@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rostra.debate.peer import peer_v1, peer_v2
+from rostra.debate.turn import TurnId
 from rostra.errors import ConfigError
 from rostra.rewards.advantages import Key, Rewards, RoleBaseline
+from rostra.rewards.control import coin_flipped
 from rostra.rewards.score import RewardRules, rewards_of, score
 from tests.rewards.builders import rehearse, scripted, turn
 
@@ -191,6 +193,7 @@ def test_a_penalty_of_nothing_is_no_signal() -> None:
         ({"reward": "win_rat"}, "reward = 'win_rat': must be .*did you mean win_rate?"),
         ({"consensus": "loo"}, "consensus = 'loo'"),
         ({"baseline": "grp"}, "baseline = 'grp': .*did you mean group?"),
+        ({"control": "coins"}, "control = 'coins': .*did you mean coin?"),
         ({"format_penalty": float("nan")}, "format_penalty = nan"),
         ({"format_penalty": float("inf")}, "format_penalty = inf"),
         ({"truth": 1.5}, "truth = 1.5"),
@@ -291,3 +294,151 @@ def test_reward_rules_follow_the_rules_a_debate_was_played_under() -> None:
 def test_rules_that_make_no_sense_are_refused_by_name(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         RewardRules(**wrong)  # type: ignore[arg-type]
+
+
+# Controls
+
+
+def said(*letters: str) -> dict[TurnId, str]:
+    """Answers by round, one letter for each seat; a dash is none."""
+    return {
+        TurnId(seat, round_): letter
+        for round_, row in enumerate(letters)
+        for seat, letter in enumerate(row)
+        if letter != "-"
+    }
+
+
+PLURALITY = RewardRules(control="plurality")
+COIN = RewardRules(control="coin")
+
+
+def test_without_a_control_answers_are_never_looked_at() -> None:
+    debate = scripted(ROUND_AND_BALLOT, ALL_FOR_ZERO)
+    expected = rewards_of(debate, RewardRules(), {})
+    assert rewards_of(debate, RewardRules(), {}, said("aabcd")) == expected
+    scores = score([debate], RewardRules(), answers=[said("aabcd")])
+    assert scores.rewards == [expected]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_under_the_coin_both_streams_are_those_of_the_flipped_votes(seed: int) -> None:
+    debates = [
+        rehearse(peer_v2(agents=5, rounds=2), [seed], fault=0.1)[0],
+        scripted(peer_v1(agents=4, rounds=2), {"3.0": "Agent 0 > Agent 1"}, seed=seed),
+    ]
+    for debate, reward in zip(debates, ("streams", "win_rate"), strict=True):
+        flipped = rewards_of(coin_flipped(debate), RewardRules(reward=reward), {})
+        assert rewards_of(debate, RewardRules(reward=reward, control="coin"), {}) == flipped
+
+
+def test_under_the_coin_a_clear_winner_earns_nothing_in_the_long_run() -> None:
+    winner = [
+        rewards_of(scripted(ROUND_AND_BALLOT, ALL_FOR_ZERO, seed=seed), COIN, {})[Key(0, 0, "gen")]
+        for seed in range(120)
+    ]
+    assert set(winner) > {-0.5, 0.0, 0.5}
+    # Four votes of +-1/4 each: 4 standard deviations of the mean are 0.18.
+    assert sum(r or 0.0 for r in winner) / len(winner) == pytest.approx(0, abs=0.18)
+
+
+def test_under_the_coin_fines_stay_what_they_are() -> None:
+    debate = scripted(ROUND_AND_BALLOT, ALL_FOR_ZERO, malformed=("3.0",))
+    usual, control = (on("judge", rewards_of(debate, r, {})) for r in (RewardRules(), COIN))
+    fined = {name for name, reward in usual.items() if reward == -0.5}
+    assert {"0.1", "3.0"} <= fined
+    assert all(control[name] == -0.5 for name in fined)
+
+
+def test_plurality_pays_solutions_for_being_common_and_judges_as_ever() -> None:
+    debate = scripted(ROUND_AND_BALLOT, {f"{i}.1": "Agent 0 > Agent 1" for i in (2, 3, 4)})
+    usual = rewards_of(debate, RewardRules(), {})
+    rewards = rewards_of(debate, PLURALITY, {}, said("abbcb"))
+    assert on("judge", rewards) == on("judge", usual)
+    assert [on("judge", rewards)[f"{i}.1"] for i in range(5)] == [-0.5, -0.5, 1, 1, 1]
+    assert on("gen", rewards) == {
+        **{"0.0": -1, "1.0": 1, "2.0": 1, "3.0": -1, "4.0": 1},
+        **{f"{i}.1": None for i in range(5)},
+    }
+    assert on("gen", usual)["0.0"] == 1
+
+
+def test_plurality_pays_solutions_that_nobody_voted_on() -> None:
+    rules = peer_v2(agents=3, rounds=2, closing_ballot=False)
+    gen = on("gen", rewards_of(scripted(rules), PLURALITY, {}, said("aab", "abb")))
+    assert gen == {"0.0": 1, "1.0": 1, "2.0": -1, "0.1": -1, "1.1": 1, "2.1": 1}
+
+
+def test_plurality_has_no_signal_where_there_is_no_answer_or_no_solution() -> None:
+    debate = scripted(ROUND_AND_BALLOT, malformed=("3.0",))
+    answers = said("aab--", "aaaaa") | {turn("3.0"): "a"}
+    gen = on("gen", rewards_of(debate, PLURALITY, {}, answers))
+    assert gen == {
+        **{"0.0": 1, "1.0": 1, "2.0": -1, "3.0": None, "4.0": None},
+        **{f"{i}.1": None for i in range(5)},
+    }
+
+
+def test_plurality_without_any_answers_leaves_gen_without_a_signal() -> None:
+    debate = scripted(ROUND_AND_BALLOT, ALL_FOR_ZERO)
+    for nothing in (None, {}):
+        assert set(on("gen", rewards_of(debate, PLURALITY, {}, nothing)).values()) == {None}
+
+
+def test_truth_is_mixed_into_what_plurality_pays() -> None:
+    debate = scripted(ROUND_AND_BALLOT, ALL_FOR_ZERO)
+    rules = RewardRules(control="plurality", truth=0.25)
+    gen = on("gen", rewards_of(debate, rules, {turn("0.0"): 1.0, turn("3.0"): 1.0}, said("aab--")))
+    assert [gen[f"{i}.0"] for i in range(5)] == [1.0, 0.75, -0.75, 0.25, None]
+
+
+@pytest.mark.parametrize(
+    ("reward", "expected"),
+    [("win_rate", [0.0, 1.0, 1.0]), ("win_minus_loss", [-1.0, 1.0, 1.0])],
+)
+def test_in_v1_plurality_pays_the_last_solution_on_the_scale_of_the_reward(
+    reward: str, expected: list[float]
+) -> None:
+    # The votes, and the first round, are all for agent 0.
+    debate = scripted(peer_v1(agents=3, rounds=2), {"2.0": "Agent 0 > Agent 1"})
+    rules = RewardRules(reward=reward, control="plurality")  # type: ignore[arg-type]
+    assert whole(rewards_of(debate, rules, {}, said("aab", "abb"))) == expected
+
+
+@pytest.mark.parametrize("reward", ["win_rate", "win_minus_loss"])
+def test_in_v1_an_agent_without_answers_gets_what_one_without_votes_gets(reward: str) -> None:
+    debate = scripted(peer_v1(agents=3, rounds=2))
+    usual = RewardRules(reward=reward)  # type: ignore[arg-type]
+    common = RewardRules(reward=reward, control="plurality")  # type: ignore[arg-type]
+    assert whole(rewards_of(debate, usual, {})) == [0.0, 0.0, 0.0]
+    assert whole(rewards_of(debate, common, {}, said("aa-", "aa-"))) == [1.0, 1.0, 0.0]
+
+
+def test_in_v1_malformed_steps_and_truth_count_as_ever_under_plurality() -> None:
+    rules = peer_v1(agents=3, rounds=2, malformed="mask")
+    debate = scripted(rules, malformed=("2.0",))
+    mixed = RewardRules(reward="win_minus_loss", control="plurality", truth=0.25)
+    rewards = rewards_of(debate, mixed, {turn("1.1"): 1.0}, said("aa-", "aab"))
+    assert whole(rewards) == [0.75, 1.0, -0.75 - 1]
+
+
+def test_plurality_needs_answers_and_says_so() -> None:
+    debate = scripted(ROUND_AND_BALLOT)
+    with pytest.raises(ConfigError, match="control = plurality: needs"):
+        score([debate], PLURALITY)
+    assert score([], PLURALITY, answers=[]).rewards == []
+
+
+def test_answers_belong_to_their_debates() -> None:
+    debates = [scripted(ROUND_AND_BALLOT), scripted(ROUND_AND_BALLOT)]
+    rewards = score(debates, PLURALITY, answers=[said("aab--"), said("abb--")]).rewards
+    assert [r[Key(0, 0, "gen")] for r in rewards] == [1.0, -1.0]
+    with pytest.raises(ValueError):
+        score(debates, PLURALITY, answers=[said("aab--")])
+
+
+def test_a_debate_of_one_mind_is_flat_under_plurality() -> None:
+    debates = [scripted(ROUND_AND_BALLOT), scripted(ROUND_AND_BALLOT)]
+    scores = score(debates, PLURALITY, answers=[said("aaaaa"), said("aaaab")])
+    assert scores.advantages.flat_groups == 1
+    assert scores.advantages.groups[1][Key(4, 0, "gen")] == pytest.approx(-1.6)

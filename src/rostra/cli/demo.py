@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from rostra.cli.options import console
 from rostra.cli.running import carry_out
-from rostra.errors import ConfigError
 from rostra.runs.display import duration
 from rostra.runs.folder import read_lines
 from rostra.runs.recipe import find_recipe, read_recipe
@@ -32,22 +30,22 @@ ROWS = (
 @click.command("demo", short_help="Train a tiny model by self-play and see it improve.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("runs/demo"))
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--fresh", is_flag=True, help="Begin anew, the warm start included.")
+@click.option("--fresh", is_flag=True, help="Make the warm start here too: some minutes more.")
 def command(folder: Path, seed: int, fresh: bool) -> None:
     """Train a tiny model by self-play on this machine, with no label and no network.
 
-    First a warm start: a transformer of 0.2 million weights learns to add, to debate, and to make
-    mistakes. Then it debates itself and learns from its peers' votes alone. Held-out questions are
-    answered before and after. A second run uses the warm start of the first.
+    A transformer of 0.2 million weights that can add, debate, and make mistakes comes with Rostra;
+    the recipe warm-sums made it, and --fresh makes it again. It debates itself and learns from its
+    peers' votes alone. Held-out questions are answered before and after.
     """
     began = time.monotonic()
     screen = console(stderr=True)
-    warm_folder, play_folder = folder / "warm", folder / "selfplay"
-    warm = read_recipe(find_recipe("warm-sums"), [f"folder={warm_folder}", f"seed={seed}"])
-    if fresh or not _finished(warm_folder, warm.steps):
-        # A warm start that was interrupted goes on; one of an older recipe is made anew.
-        _carry_on(warm, screen, resume=not fresh)
-    settings = [f"folder={play_folder}", f"seed={seed}", f"model.start={warm_folder}"]
+    start, play_folder = find_recipe("warm-sums").parent / "weights" / "sums", folder / "selfplay"
+    if fresh:
+        start = folder / "warm"
+        warm = read_recipe(find_recipe("warm-sums"), [f"folder={start}", f"seed={seed}"])
+        carry_out(warm, screen, resume=False, overwrite=True)
+    settings = [f"folder={play_folder}", f"seed={seed}", f"model.start={start}"]
     recipe = read_recipe(find_recipe("peer-v2-sums"), settings)
     carry_out(recipe, screen, resume=False, overwrite=True)
     report = write_report(play_folder, recipe.title)
@@ -61,19 +59,6 @@ def command(folder: Path, seed: int, fresh: bool) -> None:
     )
     out.print(f"The report, with plots and debates: {report}", soft_wrap=True)
     out.print(f"Look closer: rostra show {play_folder}", soft_wrap=True)
-
-
-def _carry_on(recipe: Any, screen: Console, *, resume: bool) -> None:
-    try:
-        carry_out(recipe, screen, resume=resume, overwrite=not resume)
-    except ConfigError:
-        if not resume:
-            raise
-        carry_out(recipe, screen, resume=False, overwrite=True)
-
-
-def _finished(folder: Path, steps: int) -> bool:
-    return (folder / "checkpoints" / f"step-{steps:06d}.json").exists()
 
 
 def _table(before: Mapping[str, Any], after: Mapping[str, Any]) -> Table:

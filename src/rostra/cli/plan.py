@@ -16,10 +16,11 @@ from rostra.engines.engine import Engine
 from rostra.errors import ArenaError, ConfigError, DataError
 from rostra.learn.lesson import learn_from
 from rostra.learn.selfplay import step_debates
-from rostra.learn.setup import make_engine, make_task
+from rostra.learn.setup import check_start, make_engine, make_task
 from rostra.players.model import ModelPlayer
 from rostra.rewards.advantages import RoleBaseline
 from rostra.runs.display import duration
+from rostra.runs.folder import check_place
 from rostra.runs.recipe import to_toml
 from rostra.runs.settings import Recipe
 from rostra.tasks.task import Task
@@ -52,7 +53,9 @@ def show_plan(recipe: Recipe, screen: Console) -> None:
     held = len(task.held_out)
     say(f"task      {task.name}: {len(task.train)} questions to train on, {held} held out")
     folder = Path(recipe.folder)
-    state = "there already: needs --resume or --overwrite" if _used(folder) else "new"
+    check_start(recipe)
+    used = check_place(folder)
+    state = "there already: needs --resume or --overwrite" if used else "new"
     say(f"folder    {folder}: {state}, {_size(_free(folder))} free")
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -62,6 +65,8 @@ def show_plan(recipe: Recipe, screen: Console) -> None:
         say(f"model     {recipe.model.start or recipe.model.name}: {_model_line(engine)}")
         if recipe.loop == "warmstart":
             _show_warm_start(recipe, say)
+            asyncio.run(_make_trainer(engine))
+            _check_space(recipe, engine, folder, say)
             return
         found = asyncio.run(_probe(recipe, task, engine))
     _show_self_play(recipe, found, say)
@@ -112,6 +117,10 @@ async def _probe(recipe: Recipe, task: Task, engine: Engine) -> Probe:
     return Probe(len(played.transcripts), int(lesson.metrics["tokens"]), sampling, training)
 
 
+async def _make_trainer(engine: Engine) -> None:
+    await engine.trainer()
+
+
 def _model_line(engine: Engine) -> str:
     module = getattr(getattr(engine, "weights", None), "module", None)
     if module is None:
@@ -135,10 +144,6 @@ def _check_space(recipe: Recipe, engine: Engine, folder: Path, say: Any) -> None
 def _free(folder: Path) -> int:
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     return shutil.disk_usage(there).free
-
-
-def _used(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
 
 
 def _size(count: int) -> str:

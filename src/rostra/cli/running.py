@@ -1,6 +1,7 @@
 """Carrying out a recipe: what `rostra train` and `rostra demo` share."""
 
 import asyncio
+import shlex
 import signal
 from collections.abc import Collection
 from contextlib import suppress
@@ -12,7 +13,7 @@ from rich.console import Console
 from rostra.evals.held_out import evaluate
 from rostra.learn.evaluator import Evaluation, Evaluator, Progress
 from rostra.learn.selfplay import SelfPlay
-from rostra.learn.setup import make_engine, make_task
+from rostra.learn.setup import check_start, make_engine, make_task
 from rostra.learn.stop import Stopped
 from rostra.learn.warmstart import WarmStart
 from rostra.players.player import Player
@@ -26,6 +27,7 @@ from rostra.tasks.task import Task
 def carry_out(recipe: Recipe, screen: Console, *, resume: bool, overwrite: bool) -> None:
     """Runs a recipe to its end, or to where it is stopped. The directory is whole either way."""
     task = make_task(recipe.task)
+    check_start(recipe)
     folder = RunFolder.open(recipe, resume=resume, overwrite=overwrite)
     try:
         trackers = open_trackers(recipe.trackers, folder.path, recipe.title, asdict(recipe))
@@ -48,7 +50,7 @@ def carry_out(recipe: Recipe, screen: Console, *, resume: bool, overwrite: bool)
 
 
 def resume_command(folder: Path) -> str:
-    return f"rostra train {folder} --resume"
+    return f"rostra train {shlex.quote(str(folder))} --resume"
 
 
 def make_evaluator(recipe: Recipe, task: Task) -> Evaluator | None:
@@ -67,6 +69,8 @@ def make_evaluator(recipe: Recipe, task: Task) -> Evaluator | None:
             seed,
             mode_wrong=mode_wrong,
             progress=progress,
+            retries=recipe.train.retries,
+            turn_timeout=recipe.train.turn_timeout,
         )
 
     return measure

@@ -36,7 +36,10 @@ def command(
     """
     if resume and overwrite:
         raise ConfigError("--resume goes on with a run and --overwrite replaces it: choose one")
-    chosen = read_recipe(find_recipe(recipe), settings)
+    found = find_recipe(recipe)
+    # A run directory is where it is now, wherever it was when it began.
+    here = [f"folder={found.parent}"] if Path(recipe).is_dir() else []
+    chosen = read_recipe(found, [*here, *settings])
     for warning in chosen.protocol.warnings():
         click.echo(f"warning: {warning}", err=True)
     if dry_run:

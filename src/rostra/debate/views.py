@@ -54,7 +54,7 @@ def view(state: State, seat: int, slot: int) -> View:
     names |= comparable(order, fresh, seat)
     turns = "\n\n".join([state.shown[t.id] for t in order])
     task = _task(state, seat, slot, names, seen)
-    text = _render(state, seat, "next", turns=turns, task=task)
+    text = _render(state, seat, "next", turns=turns, task=task, question=state.question.prompt)
     return View(seat, slot, last.id, (Message("user", text),), seen, names)
 
 

@@ -17,7 +17,8 @@ from rostra.arena import Debate, Heard, play
 from rostra.debate.peer import PeerRules
 from rostra.debate.protocol import Protocol
 from rostra.debate.transcript import Transcript
-from rostra.evals.statistics import interval
+from rostra.debate.turn import TurnId
+from rostra.evals.statistics import interval, ratio_interval
 from rostra.learn.evaluator import Evaluation, Progress
 from rostra.learn.lesson import answers_of, marks_of
 from rostra.players.player import Player
@@ -37,14 +38,24 @@ async def evaluate(
     *,
     mode_wrong: Collection[str] | None = None,
     progress: Progress | None = None,
+    retries: int = 2,
+    turn_timeout: float | None = None,
 ) -> Evaluation:
     """Measures a player. `mode_wrong` are the questions that the first evaluation got wrong; by
-    default this is the first one."""
-    questions = task.fresh(0, settings.questions)
-    count = _Counter(progress, questions, rules, settings)
-    sampled = await _direct(player, rules, questions, 1.0, seed, settings.samples, count)
-    greedy = await _direct(player, rules, questions, 0.0, seed, 1, count)
+    default this is the first one. A question that keeps failing is left out."""
+    drawn = task.fresh(0, settings.questions)
+    count = _Counter(progress, drawn, rules, settings)
+
+    async def played(debates: Sequence[Debate]) -> list[Transcript]:
+        done = await play(
+            debates, player, retries=retries, turn_timeout=turn_timeout, watch=count.heard
+        )
+        return done.transcripts
+
+    sampled = await played(_direct(rules, drawn, 1.0, seed, settings.samples))
+    greedy = await played(_direct(rules, drawn, 0.0, seed, 1))
     right = {q.id: _share([_marks(t, task) for t in ts]) for q, ts in _by_question(greedy)}
+    questions = [question for question in drawn if question.id in right]
     wrong = tuple(q.id for q in questions if right[q.id] <= 0.5)
     chosen = wrong if mode_wrong is None else mode_wrong
     metrics = {
@@ -56,15 +67,9 @@ async def evaluate(
         **_slices(questions, right),
     }
     if settings.debates:
-        played = await play(
-            [
-                Debate.peer(q, rules, derive(seed, "debate", q.id))
-                for q in questions[: settings.debates]
-            ],
-            player,
-            watch=count.heard,
-        )
-        metrics |= _debate_metrics(played.transcripts, task)
+        chosen_questions = drawn[: settings.debates]
+        debates = [Debate.peer(q, rules, derive(seed, "debate", q.id)) for q in chosen_questions]
+        metrics |= _debate_metrics(await played(debates), task)
     return Evaluation(metrics, wrong)
 
 
@@ -91,28 +96,16 @@ class _Counter:
             self._progress(self._done, self._total)
 
 
-async def _direct(
-    player: Player,
-    rules: PeerRules,
-    questions: Sequence[Question],
-    temperature: float,
-    seed: int,
-    samples: int,
-    count: _Counter,
-) -> list[Transcript]:
+def _direct(
+    rules: PeerRules, questions: Sequence[Question], temperature: float, seed: int, samples: int
+) -> list[Debate]:
     """Every seat answers alone, as it would open a debate; often enough for so many samples."""
     protocol = direct_protocol(rules, temperature)
-    times = -(-samples // rules.agents)
-    played = await play(
-        [
-            Debate(question, protocol, derive(seed, "direct", question.id, time))
-            for question in questions
-            for time in range(times)
-        ],
-        player,
-        watch=count.heard,
-    )
-    return played.transcripts
+    return [
+        Debate(question, protocol, derive(seed, "direct", question.id, time))
+        for question in questions
+        for time in range(-(-samples // rules.agents))
+    ]
 
 
 def direct_protocol(rules: PeerRules, temperature: float) -> Protocol:
@@ -160,11 +153,15 @@ def _direct_metrics(transcripts: Sequence[Transcript], task: Task, k: int) -> di
 
 
 def _common_right(group: Sequence[Transcript], task: Task, k: int) -> float:
-    """Whether the most common of k answers is right; ties go to the one that came first."""
-    said = [answer for t in group for answer in answers_of(t).values()][:k]
-    right = {
-        answer: marks_of(t, task)[turn] for t in group for turn, answer in answers_of(t).items()
-    }
+    """Whether the most common of k answers is right; ties go to the one that came first, and a
+    reply without an answer is none."""
+    said: list[str] = []
+    right: dict[str, float] = {}
+    for transcript, turn in [(t, turn) for t in group for turn in t.turns][:k]:
+        answer = answers_of(transcript).get(turn.id)
+        if answer is not None:
+            said.append(answer)
+            right[answer] = marks_of(transcript, task)[turn.id]
     return right[Counter(said).most_common(1)[0][0]] if said else 0.0
 
 
@@ -182,10 +179,8 @@ def _slices(questions: Sequence[Question], right: Mapping[str, float]) -> dict[s
 def _debate_metrics(transcripts: Sequence[Transcript], task: Task) -> dict[str, float]:
     correct = [marks_of(t, task) for t in transcripts]
     health = health_metrics(transcripts, [answers_of(t) for t in transcripts], correct)
-    accuracy = [
-        vote_truth_accuracy([t], [marks]) for t, marks in zip(transcripts, correct, strict=True)
-    ]
-    low, high = interval([a for a in accuracy if not np.isnan(a)])
+    counts = [_votes_right(t, marks) for t, marks in zip(transcripts, correct, strict=True)]
+    low, high = ratio_interval([c[0] for c in counts], [c[1] for c in counts])
     return {
         "eval/debate/vote_truth_accuracy": vote_truth_accuracy(transcripts, correct),
         "eval/debate/vote_truth_accuracy/low": low,
@@ -194,6 +189,16 @@ def _debate_metrics(transcripts: Sequence[Transcript], task: Task) -> dict[str, 
         "eval/debate/votes": float(np.mean([len(t.votes) for t in transcripts])),
         **{name.replace("health/", "eval/debate/"): value for name, value in health.items()},
     }
+
+
+def _votes_right(transcript: Transcript, marks: Mapping[TurnId, float]) -> tuple[int, int]:
+    """How many votes prefer a right answer to a wrong one, and how many decide between such."""
+    decided = [
+        marks[v.a] > marks[v.b]
+        for v in transcript.votes
+        if v.op == ">" and v.a in marks and v.b in marks and marks[v.a] != marks[v.b]
+    ]
+    return sum(decided), len(decided)
 
 
 def _with_interval(name: str, values: Sequence[float]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rostra.credit.datums import Batch, datums
+from rostra.credit.datums import datums
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import TurnId
 from rostra.engines.training import Datum
@@ -27,7 +27,7 @@ class Lesson:
     """A batch of debates, ready to train on."""
 
     data: list[Datum]
-    """Only of groups with a signal: the others would add nothing."""
+    """Without those that weigh nothing: all of a group whose rewards are equal, for one."""
     baseline: RoleBaseline
     metrics: Metrics
 
@@ -39,7 +39,7 @@ def answers_of(transcript: Transcript) -> dict[TurnId, str]:
         for turn in transcript.turns
         if turn.ok and transcript.kind(turn) == "speak"
     }
-    return {turn: answer for turn, answer in found.items() if answer is not None}
+    return {turn: answer for turn, answer in found.items() if answer}
 
 
 def marks_of(transcript: Transcript, task: Task) -> dict[TurnId, float]:
@@ -77,14 +77,8 @@ def learn_from(
         "health/judge_agreement": _judge_mean(scores),
         **batch.metrics(),
     }
-    return Lesson(_with_signal(batch, scores), scores.baseline, metrics)
-
-
-def _with_signal(batch: Batch, scores: Scores) -> list[Datum]:
-    """The examples of groups that have a signal."""
-    mixed = scores.advantages.mixed
-    pairs = zip(batch.data, batch.origins, strict=True)
-    return [datum for datum, (group, _) in pairs if mixed[group] and datum.weights.any()]
+    data = [datum for datum in batch.data if datum.weights.any()]
+    return Lesson(data, scores.baseline, metrics)
 
 
 def _judge_mean(scores: Scores) -> float:

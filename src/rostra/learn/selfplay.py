@@ -30,7 +30,7 @@ from rostra.learn.update import Update, submit
 from rostra.players.model import ModelPlayer
 from rostra.rewards.advantages import RoleBaseline
 from rostra.runs.display import Display
-from rostra.runs.folder import Checkpoint, RunFolder, checkpoint_name, read_ahead
+from rostra.runs.folder import Checkpoint, RunFolder, checkpoint_name, read_ahead, weights_name
 from rostra.runs.settings import Recipe
 from rostra.runs.trackers import Tracker
 from rostra.seeds import derive
@@ -79,14 +79,14 @@ class SelfPlay:
         train = self.recipe.train
         trainer = await self.engine.trainer()
         checkpoint = self.folder.last_checkpoint()
-        self.folder.rewind(checkpoint)
         if checkpoint:
             await self._restore(trainer, checkpoint)
+        self.folder.rewind(checkpoint)
         try:
             sampler = await trainer.sampler()
             for step in range(self._step, train.steps):
-                await self._evaluate_if_due(step, sampler)
                 self.stop.check(step)
+                await self._evaluate_if_due(step, sampler)
                 self._sample_ahead(step, sampler)
                 began = time.monotonic()
                 batch = await self._debates_of(step)
@@ -239,7 +239,7 @@ class SelfPlay:
             )
             self.display.note(f"alarm, {alarm}")
             if alarm.name in self.recipe.alarms.stop_on:
-                raise Stopped(f"stopped by stop_on at step {step + 1}: {alarm}")
+                raise Stopped(f"stopped by stop_on at step {step + 1}: {str(alarm).rstrip('.')}")
 
     # Keeping
 
@@ -248,7 +248,7 @@ class SelfPlay:
         flight are waited for and kept: their weights will be gone."""
         self.display.phase("saving", 0, 0)
         step = self._step
-        await trainer.save(checkpoint_name(step))
+        await trainer.save(weights_name(step))
         groups = [await self._ahead[s] for s in sorted(self._ahead)]
         if groups:
             self.folder.write_ahead(step, [group.transcripts for group in groups])
@@ -270,7 +270,8 @@ class SelfPlay:
         wrong = state["mode_wrong"]
         self._mode_wrong = None if wrong is None else tuple(wrong)
         if state["ahead"]:
-            kept = read_ahead(self.folder.checkpoints / f"{checkpoint.name}.ahead.jsonl.zst")
+            name = f"{checkpoint_name(checkpoint.step)}.ahead.jsonl.zst"
+            kept = read_ahead(self.folder.checkpoints / name)
             for at, (failed, retried) in enumerate(state["ahead"], checkpoint.step):
                 sampled = Sampled(kept.get(at, []), failed, retried)
                 self._ahead[at] = asyncio.create_task(_known(sampled))

@@ -7,7 +7,7 @@ from rostra.engines.engine import Engine
 from rostra.engines.scripted import ScriptedEngine
 from rostra.errors import ConfigError
 from rostra.players.rehearsal import rehearsal
-from rostra.runs.folder import checkpoint_name
+from rostra.runs.folder import checkpoint_files, weights_name
 from rostra.runs.settings import ModelSettings, Recipe, TaskSettings
 from rostra.tasks.shop import shop
 from rostra.tasks.sums import sums
@@ -56,15 +56,23 @@ def make_engine(recipe: Recipe, checkpoints: Path | None) -> Engine:
     )
 
 
+def check_start(recipe: Recipe) -> None:
+    """Refuses a recipe whose beginning is missing, before anything is made."""
+    if recipe.model.start and recipe.model.engine == "local":
+        find_start(recipe.model)
+    for phase in recipe.phases:
+        if phase.kind == "stored" and not Path(phase.path).exists():
+            raise ConfigError(f"phases: path = {phase.path!r}: no such run or file")
+
+
 def find_start(model: ModelSettings) -> Path:
     """The folder of weights that a run begins with: a checkpoint, or the last one of a run."""
     path = Path(model.start)
     if (path / "config.json").exists() or (path / "adapter_config.json").exists():
         return path
-    found = sorted((path / "checkpoints").glob("step-*.json"))
-    for file in reversed(found):
+    for file in reversed(checkpoint_files(path / "checkpoints")):
         try:
-            return path / "checkpoints" / checkpoint_name(int(json.loads(file.read_text())["step"]))
+            return path / "checkpoints" / weights_name(int(json.loads(file.read_text())["step"]))
         except (OSError, ValueError, KeyError, TypeError):
             continue
     raise ConfigError(

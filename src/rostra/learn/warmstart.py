@@ -14,7 +14,6 @@ import numpy as np
 
 from rostra.arena import Debate, play
 from rostra.credit.datums import datums
-from rostra.credit.spans import STREAM_INDEX
 from rostra.debate.state import State
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import TurnId
@@ -32,8 +31,10 @@ from rostra.players.model import ModelPlayer
 from rostra.players.shop import ShopTeacher
 from rostra.players.spoken import SpokenPlayer, Words
 from rostra.players.sums import Carelessness, SumsTeacher
+from rostra.rewards.advantages import Key
+from rostra.rewards.streams import GEN, JUDGE
 from rostra.runs.display import Display
-from rostra.runs.folder import RunFolder, checkpoint_name
+from rostra.runs.folder import RunFolder, weights_name
 from rostra.runs.settings import Phase, Recipe
 from rostra.runs.trackers import Tracker
 from rostra.runs.transcripts import read_transcripts
@@ -84,10 +85,10 @@ class WarmStart:
         train = self.recipe.train
         trainer = await self.engine.trainer()
         checkpoint = self.folder.last_checkpoint()
-        self.folder.rewind(checkpoint)
         if checkpoint:
             await trainer.load(checkpoint.name)
             self._step = checkpoint.step
+        self.folder.rewind(checkpoint)
         try:
             for step in range(self._step, self.recipe.steps):
                 self.stop.check(step)
@@ -192,7 +193,7 @@ class WarmStart:
 
     async def _save(self, trainer: Trainer) -> None:
         self.display.phase("saving", 0, 0)
-        await trainer.save(checkpoint_name(self._step))
+        await trainer.save(weights_name(self._step))
         self.folder.write_checkpoint(self._step, {}, self.recipe.train.keep)
 
 
@@ -211,7 +212,7 @@ def _weighed(data: Sequence[Datum]) -> list[Datum]:
 def teacher(task: Task, phase: Phase) -> Words:
     """Who speaks the debates of a phase."""
     careless = Carelessness(
-        phase.forgets, phase.slips, phase.malformed, phase.misjudges, phase.doubts
+        phase.forgets, phase.slips, phase.malformed, phase.spoilt, phase.misjudges, phase.doubts
     )
     match task.name:
         case "sums":
@@ -230,15 +231,24 @@ def _repeat(said: Mapping[TurnId, str]) -> Words:
 
 
 def spoken_data(transcripts: Sequence[Transcript], streams: Sequence[str]) -> list[Datum]:
-    """Examples of what was spoken on some streams."""
-    batch = datums(transcripts, [{}] * len(transcripts))
-    wanted = [STREAM_INDEX[stream] for stream in streams]
-    data = []
-    for datum in batch.data:
-        mask = np.isin(datum.streams, wanted).astype(np.float32)
-        if mask.any():
-            data.append(replace(datum, mask=mask, temperature=1.0))
-    return data
+    """Examples of what was spoken on some streams. A malformed turn belongs to the judge stream as
+    far as penalties go; where only judging is learned, it is left out."""
+    wanted = [
+        {
+            Key(*turn.id, stream): 1.0
+            for turn in transcript.turns
+            for stream in streams
+            if turn.ok or GEN in streams
+        }
+        for transcript in transcripts
+    ]
+    if GEN in streams:
+        for keys, transcript in zip(wanted, transcripts, strict=True):
+            keys |= {Key(*turn.id, JUDGE): 1.0 for turn in transcript.turns if not turn.ok}
+    batch = datums(transcripts, wanted, normalise="sum")
+    masks = [(datum.weights != 0).astype(np.float32) for datum in batch.data]
+    pairs = zip(batch.data, masks, strict=True)
+    return [replace(datum, mask=mask, temperature=1.0) for datum, mask in pairs if mask.any()]
 
 
 def _drills(chat: ChatFormat, task: Task, seed: int, count: int) -> list[Datum]:

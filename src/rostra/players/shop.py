@@ -30,7 +30,9 @@ class ShopTeacher:
             "consensus_reason": "The answers were compared.",
         }
         parts = [f"<{tag}>{bodies[tag]}</{tag}>" for tag in slot.sections]
-        if fraction(seed, "malformed") < self._careless.malformed:
+        ballot = slot.sections[0] != "solution"
+        faults = self._careless.spoilt if ballot else self._careless.malformed
+        if fraction(seed, "malformed") < faults:
             parts = parts[1:]
         return "\n".join(parts)
 

@@ -23,7 +23,9 @@ class Carelessness:
     slips: float = 0.0
     """Other answers that are wrong, by a little and by chance."""
     malformed: float = 0.0
-    """Replies that are not in the form they should be in."""
+    """Solutions that are not in the form they should be in."""
+    spoilt: float = 0.0
+    """Ballots that are not."""
     misjudges: float = 0.0
     """Comparisons that come out at random."""
     doubts: float = 0.0
@@ -78,8 +80,9 @@ class SumsTeacher:
 
     def _formed(self, sections: list[tuple[str, str]], seed: int) -> str:
         parts = [f"<{tag}>{body}</{tag}>" for tag, body in sections]
-        if fraction(seed, "malformed") < self._careless.malformed:
-            tag, body = sections[0]
+        tag, body = sections[0]
+        faults = self._careless.malformed if tag == "solution" else self._careless.spoilt
+        if fraction(seed, "malformed") < faults:
             match derive(seed, "fault") % 3:
                 case 0:
                     parts[0] = body  # no tags around the first section

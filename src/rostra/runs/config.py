@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rostra.debate.peer import PRESETS, PeerRules
 from rostra.debate.prompts import did_you_mean
+from rostra.debate.seat import Persona
 from rostra.engines.sampling import check_stop
 from rostra.errors import ConfigError
 
@@ -62,13 +63,14 @@ def merged_rules(preset: str | None, layers: Sequence["Layer"], *, named: bool) 
     may name the preset it builds on."""
     merged: dict[str, Any] = {}
     owner: dict[str, str] = {}
+    base_name = "peer-v2"
     for layer in layers:
         own = layer.values.pop("preset", None) if named else None
-        preset = preset or _known_preset(own, f"{layer.where}preset")
+        base_name = _known_preset(own, f"{layer.where}preset") or base_name
         layer.check_keys()
         merged |= layer.values | layer.prompts()
         owner |= dict.fromkeys(layer.values, layer.where)
-    base = PRESETS[_known_preset(preset or "peer-v2", "protocol") or ""]()
+    base = PRESETS[_known_preset(preset or base_name, "protocol") or ""]()
     try:
         _check_plainly(merged)
         return _RULES.validate_python({**asdict(base), **merged})
@@ -105,6 +107,12 @@ def _check_plainly(values: dict[str, Any]) -> None:
         values["stop"] = [values["stop"]]
     if isinstance(values.get("stop"), list):
         check_stop(values["stop"])
+    known = tuple(f.name for f in fields(Persona))
+    given = values.get("personas")
+    for persona in given if isinstance(given, list) else []:
+        for key in persona if isinstance(persona, dict) else ():
+            if key not in known:
+                raise ConfigError(f"personas: {key}: unknown key{did_you_mean(key, known)}")
     for name in ("agents", "rounds", "history_rounds", "max_tokens"):
         if isinstance(values.get(name), bool):
             raise ConfigError(f"{name} = {str(values[name]).lower()}: must be a whole number")

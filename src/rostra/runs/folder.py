@@ -4,10 +4,10 @@ config.toml, prompts/   the resolved recipe
 metrics.jsonl           one line for every step and every evaluation
 alarms.jsonl            what rang
 transcripts/            the debates, one compressed file for each step
-checkpoints/            weights and optimiser by the engine, STEP.json by the loop
+checkpoints/            weights and optimiser by the engine (weights-N), step-N.json by the loop
 report.html             what to look at
 
-A checkpoint counts once its STEP.json is there. Whatever is newer than the last checkpoint is
+A checkpoint counts once its step-N.json is there. Whatever is newer than the last checkpoint is
 removed when the run is resumed, and made again in the same way.
 """
 
@@ -59,17 +59,13 @@ class RunFolder:
         """A new directory, or an old one to go on with. What is there is never lost silently."""
         path = Path(recipe.folder)
         folder = cls(path, recipe)
-        used = path.is_dir() and any(path.iterdir())
-        if path.exists() and not path.is_dir():
-            raise DataError(f"{path}: a file is in the way of the run directory")
-        if used and not resume and not overwrite:
-            raise ConfigError(
-                f"{path}: there is a run already; go on with it (--resume), replace it "
-                "(--overwrite), or choose another folder (folder=runs/NAME)"
-            )
-        if used and not (path / "config.toml").exists() and not _is_begun(path):
-            raise ConfigError(f"{path}: not a run directory, so it is left alone; choose another")
         try:
+            used = check_place(path)
+            if used and not resume and not overwrite:
+                raise ConfigError(
+                    f"{path}: there is a run already; go on with it (--resume), replace it "
+                    "(--overwrite), or choose another folder (folder=runs/NAME)"
+                )
             path.mkdir(parents=True, exist_ok=True)
             folder._take_lock()
             if used and overwrite:
@@ -79,7 +75,11 @@ class RunFolder:
             else:
                 folder._write_config()
         except OSError as error:
+            folder.close()
             raise DataError(f"{path}: cannot be written: {error.strerror}") from None
+        except BaseException:
+            folder.close()
+            raise
         return folder
 
     def close(self) -> None:
@@ -104,10 +104,11 @@ class RunFolder:
 
     def _write_config(self) -> None:
         prompts = self.recipe.protocol.prompts
+        _remove(self.path / "prompts")  # a kill may have left some of another run
         if prompts:
             (self.path / "prompts").mkdir(exist_ok=True)
         for name, text in prompts.items():
-            (self.path / "prompts" / f"{name}.md").write_text(text, "utf-8")
+            (self.path / "prompts" / f"{name}.md").write_bytes(text.encode())
         write_whole(self.path / "config.toml", to_toml(self.recipe).encode())
 
     def _check_unchanged(self) -> None:
@@ -125,11 +126,11 @@ class RunFolder:
 
     def last_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint that is whole."""
-        found = sorted(self.checkpoints.glob("step-*.json"), reverse=True)
-        for file in found:
+        for file in reversed(checkpoint_files(self.checkpoints)):
             try:
                 state = json.loads(file.read_text("utf-8"))
-                return Checkpoint(int(state["step"]), file.stem, state["state"])
+                step = int(state["step"])
+                return Checkpoint(step, weights_name(step), state["state"])
             except (OSError, ValueError, KeyError, TypeError):
                 continue
         return None
@@ -140,10 +141,11 @@ class RunFolder:
         self._sync_lines()
         text = json.dumps({"step": step, "state": state})
         write_whole(self.checkpoints / f"{name}.json", text.encode())
-        for file in sorted(self.checkpoints.glob("step-*.json"))[:-keep]:
+        for file in checkpoint_files(self.checkpoints)[:-keep]:
+            old = weights_name(_number(file))
             file.unlink()
-            _remove(self.checkpoints / file.stem)
-            _remove(self.checkpoints / f"{file.stem}.ahead.jsonl.zst")
+            for part in (old, f"{old}.json", f"{file.stem}.ahead.jsonl.zst"):
+                _remove(self.checkpoints / part)
 
     def write_ahead(self, step: int, groups: Sequence[Sequence[Transcript]]) -> None:
         """Debates that were sampled for later steps with weights that will be gone."""
@@ -154,7 +156,7 @@ class RunFolder:
         ]
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         target = self.checkpoints / f"{checkpoint_name(step)}.ahead.jsonl.zst"
-        write_whole(target, zstandard.compress("\n".join(lines).encode()))
+        write_whole(target, _COMPRESS.compress("\n".join(lines).encode()))
 
     def rewind(self, checkpoint: Checkpoint | None) -> None:
         """Removes what is newer than a checkpoint; without one, everything."""
@@ -165,12 +167,12 @@ class RunFolder:
                 kept = [line for line in read_lines(file) if _before(line, step)]
                 write_whole(file, "".join(_dump(line) for line in kept).encode())
         for file in (self.path / "transcripts").glob("step-*"):
-            if file.name.split(".")[0] >= checkpoint_name(step):
+            if _number(file) >= step:
                 file.unlink()
         for part in [*self.checkpoints.glob(".*"), *self.path.glob("**/*.part")]:
             _remove(part)
-        for other in self.checkpoints.glob("step-*"):
-            if other.name.split(".")[0] > checkpoint_name(step) or checkpoint is None:
+        for other in [*self.checkpoints.glob("step-*"), *self.checkpoints.glob("weights-*")]:
+            if _number(other) > step or checkpoint is None:
                 _remove(other)
 
     def metrics(self) -> list[Line]:
@@ -199,11 +201,46 @@ class RunFolder:
         """The debates of a step, whole or not at all."""
         text = "".join(dumps(transcript) + "\n" for transcript in transcripts)
         target = self.path / "transcripts" / f"{checkpoint_name(step)}.jsonl.zst"
-        write_whole(target, zstandard.compress(text.encode()))
+        write_whole(target, _COMPRESS.compress(text.encode()))
+
+
+_COMPRESS = zstandard.ZstdCompressor(write_checksum=True)
 
 
 def checkpoint_name(step: int) -> str:
     return f"step-{step:06d}"
+
+
+def weights_name(step: int) -> str:
+    """What the engine's part of a checkpoint is called."""
+    return f"weights-{step:06d}"
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """The loop's parts of all checkpoints, by step."""
+    found = [file for file in folder.glob("step-*.json") if _number(file) >= 0]
+    return sorted(found, key=_number)
+
+
+def _number(file: Path) -> int:
+    """The step in a name like step-000020.json; -1 where there is none."""
+    digits = file.name.split(".")[0].partition("-")[2]
+    return int(digits) if digits.isdecimal() else -1
+
+
+def check_place(path: Path) -> bool:
+    """Whether there is a run already; what is there and is no run is left alone."""
+    try:
+        if path.exists() and not path.is_dir():
+            raise DataError(f"{path}: a file is in the way of the run directory")
+        used = path.is_dir() and any(path.iterdir())
+    except ValueError:
+        raise ConfigError(f"folder = {str(path)!r}: not a name for a folder") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    if used and not (path / "config.toml").exists() and not _is_begun(path):
+        raise ConfigError(f"{path}: not a run directory, so it is left alone; choose another")
+    return used
 
 
 def read_lines(file: Path) -> list[Line]:
@@ -220,7 +257,7 @@ def read_lines(file: Path) -> list[Line]:
             continue
         try:
             line = json.loads(row)
-            if not isinstance(line, dict):
+            if not isinstance(line, dict) or type(line.get("step")) is not int:
                 raise ValueError
         except ValueError:
             if number == len(rows):
@@ -240,7 +277,7 @@ def read_ahead(file: Path) -> dict[int, list[Transcript]]:
             if line:
                 data = json.loads(line)
                 found.setdefault(int(data["step"]), []).append(from_data(data["debate"]))
-    except (OSError, ValueError, KeyError, zstandard.ZstdError) as error:
+    except (OSError, ValueError, KeyError, TypeError, DataError, zstandard.ZstdError) as error:
         raise DataError(f"{file}: the debates sampled ahead cannot be read: {error}") from None
     return found
 
@@ -273,7 +310,7 @@ def _dump(line: Mapping[str, Any]) -> str:
 def _before(line: Line, step: int) -> bool:
     """Whether a line is older than a checkpoint. An evaluation of the weights at the checkpoint is
     made again, so that the run goes on exactly as it would have."""
-    return int(line.get("step", 0)) < step
+    return int(line["step"]) < step
 
 
 def _remove(path: Path) -> None:

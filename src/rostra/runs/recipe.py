@@ -38,10 +38,13 @@ _TOP = ("loop", "title", "folder", "seed", "trackers")
 def find_recipe(name: str) -> Path:
     """A recipe by path, by the name of one that Rostra ships, or the one of a run directory."""
     path = Path(name)
-    if path.is_dir() and (path / "config.toml").exists():
-        return path / "config.toml"
-    if path.is_file():
-        return path
+    try:
+        if path.is_dir() and (path / "config.toml").exists():
+            return path / "config.toml"
+        if path.is_file():
+            return path
+    except (OSError, ValueError):
+        raise ConfigError(f"{name[:60]!r}: not a name for a recipe") from None
     shipped = {file.stem: file for file in shipped_recipes()}
     if name in shipped:
         return shipped[name]
@@ -67,15 +70,18 @@ def read_recipe(path: Path, settings: Sequence[str] = ()) -> Recipe:
     changes = _by_table([read_setting(text) for text in settings])
     values: dict[str, Any] = {key: whole[key] for key in _TOP if key in whole}
     values |= changes.pop("", {})
-    for name in TABLES:
-        table = {**_checked(whole.get(name, {}), name, where)}
-        table |= changes.get(name, {})
-        values[name] = table
+    for name, kind in TABLES.items():
+        table = _checked(whole.get(name, {}), name, where)
+        own = _table(kind, table, f"{where}[{name}] ")
+        given = changes.get(name, {})
+        values[name] = _table(kind, {**table, **given}, f"{name}.") if given else own
     phases = whole.get("phases", [])
     if not isinstance(phases, list) or not all(isinstance(phase, dict) for phase in phases):
         raise ConfigError(f"{where}phases: write each as a table that begins with [[phases]]")
     for number, phase in enumerate(phases, 1):
-        _check_keys(phase, Phase, f"{where}[[phases]] number {number}: ")
+        place = f"{where}[[phases]] number {number}: "
+        _check_keys(phase, Phase, place)
+        _table(Phase, phase, place)
     layers = [
         Layer(f"{where}[protocol] ", dict(whole.get("protocol", {})), path.parent),
         Layer("protocol.", changes.get("protocol", {}), Path()),
@@ -144,7 +150,22 @@ def _check_home(key: str, table: str, name: str) -> None:
         raise ConfigError(f"{_shown(key)}: unknown key{did_you_mean(key, dotted)}")
 
 
+def _table(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
+    """One table, checked; what is wrong with it, with where it stands."""
+    for f in fields(kind):
+        if f.type in (int, float) and isinstance(values.get(f.name), bool):
+            raise ConfigError(f"{where}{f.name}: must be a number, not true or false")
+    try:
+        return TypeAdapter(kind).validate_python(dict(values))
+    except ValidationError as error:
+        raise ConfigError(f"{where}{first_error(error)}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{where}{error}") from None
+
+
 def _validated(values: Mapping[str, Any], where: str) -> Recipe:
+    if isinstance(values.get("seed"), bool):
+        raise ConfigError(f"{where}seed: must be a number, not true or false")
     try:
         return _RECIPE.validate_python(values)
     except ValidationError as error:
@@ -181,6 +202,8 @@ def _plain(value: Any) -> Any:
 def changed_keys(old: Recipe, new: Recipe) -> list[str]:
     """The settings that differ, as `table.key: old -> new`."""
     before, after = _flat(asdict(old)), _flat(asdict(new))
+    # A directory that was moved is still the same run.
+    del before["folder"], after["folder"]
     return [
         f"{key}: {before.get(key)!r} -> {after.get(key)!r}"
         for key in sorted({*before, *after})

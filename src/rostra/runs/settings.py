@@ -9,6 +9,7 @@ from rostra.engines.schedules import Kind, Schedule
 from rostra.engines.training import Loss
 from rostra.errors import ConfigError
 from rostra.rewards.score import Baseline, Control, RewardRules
+from rostra.runs.trackers import TRACKERS
 
 EngineName = Literal["local", "scripted"]
 TaskName = Literal["sums", "shop"]
@@ -50,6 +51,8 @@ class ModelSettings:
         _at_least("lanes", self.lanes, 1)
         _at_least("batch_tokens", self.batch_tokens, 1)
         _at_least("threads", self.threads, 0)
+        if not 0 < self.lora_alpha < float("inf"):
+            raise ConfigError(f"lora_alpha = {self.lora_alpha}: must be above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,12 @@ class TrainSettings:
         check_choice("loss", self.loss, ("importance_sampling", "ppo", "cispo"))
         if not 0 < self.learning_rate < 1:
             raise ConfigError(f"learning_rate = {self.learning_rate}: between 0 and 1")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"{name} = {getattr(self, name)}: at least 0 and below 1")
+        for name in ("weight_decay", "clip_norm"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"{name} = {getattr(self, name)}: must be 0 or more")
         if not self.turn_timeout > 0:
             raise ConfigError(f"turn_timeout = {self.turn_timeout}: must be above 0 seconds")
         self.rate()
@@ -217,6 +226,7 @@ class Phase:
     forgets: float = 0.0
     slips: float = 0.0
     malformed: float = 0.0
+    spoilt: float = 0.0
     misjudges: float = 0.0
     doubts: float = 0.0
 
@@ -227,7 +237,7 @@ class Phase:
         _at_least("drills", self.drills, 0)
         for stream in self.streams:
             check_choice("streams", stream, ("gen", "judge"))
-        for name in ("forgets", "slips", "malformed", "misjudges", "doubts"):
+        for name in ("forgets", "slips", "malformed", "spoilt", "misjudges", "doubts"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} = {getattr(self, name)}: a share between 0 and 1")
         if self.kind == "stored" and not self.path:
@@ -260,6 +270,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_choice("loop", self.loop, get_args(Loop))
+        for name in self.trackers:
+            check_choice("trackers", name, TRACKERS)
         if self.loop == "warmstart" and not self.phases:
             raise ConfigError("phases: a warm start needs at least one [[phases]] table")
         if self.loop == "selfplay" and self.phases:

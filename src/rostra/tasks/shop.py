@@ -50,6 +50,7 @@ def _problem(random: Random) -> tuple[str, int]:
                 f"buys {a}. How many dollars do they pay together?"
             ), b * (a + c)
         case _:
+            c = min(c, a * b - 1)
             return (
                 f"{name} collects {a} {thing} every day for {b} days, and {other} collects "
                 f"{c} {thing} in all. How many more {thing} does {name} have than {other}?"

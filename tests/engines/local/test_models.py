@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rostra.engines.local import models
 from rostra.engines.local.engine import LocalEngine
 from rostra.engines.local.lora import Lora
 from rostra.engines.local.models import cache_folder, load_model
 from rostra.engines.local.needs import INSTALL, SMOLLM2_INSTALL, need
-from rostra.engines.local.toy import toy_model, toy_tokenizer
+from rostra.engines.local.toy import SUMS_WORDS, sums_tokenizer, toy_model, toy_tokenizer
 from rostra.errors import ConfigError, DataError
 
 
@@ -67,6 +69,86 @@ def test_the_tokens_of_the_toy_are_all_of_any_text() -> None:
     assert max(tokens) < len(tokenizer)
 
 
+SUMS = sums_tokenizer()
+pieces = st.lists(st.sampled_from([*SUMS_WORDS, "Agent ", "100", "</", "\\boxed", " ", "\n", "7"]))
+
+
+def pieces_of(text: str) -> list[str]:
+    """The tokens of a text to `toy-sums`, as they are written."""
+    return [SUMS.decode([token]) for token in SUMS(text).input_ids]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | pieces.map("".join))
+def test_the_tokens_of_toy_sums_are_all_of_any_text(text: str) -> None:
+    tokens = SUMS(text, split_special_tokens=True).input_ids
+    assert SUMS.decode(tokens, clean_up_tokenization_spaces=False) == text
+    assert max(tokens, default=0) < len(SUMS)
+
+
+def test_every_number_below_a_hundred_and_every_tag_and_name_is_one_token() -> None:
+    tags = [word for word in SUMS_WORDS if word.startswith("<")]
+    assert len(tags) == 10
+    names = [f"Agent {i}" for i in range(10)]
+    words = [*(str(n) for n in range(100)), *tags, *names, "\\boxed{", "N/A"]
+    for word in words:
+        assert pieces_of(word) == [word]
+        assert pieces_of(f"={word}=") == ["=", word, "="]
+    assert len({SUMS(word).input_ids[0] for word in words}) == len(words)
+
+
+def test_all_words_of_toy_sums_are_tokens_of_their_own() -> None:
+    assert [word for word in SUMS_WORDS if pieces_of(word) != [word]] == []
+    assert len(set(SUMS_WORDS)) == len(SUMS_WORDS)
+
+
+def test_a_worked_sum_and_a_comparison_are_few_tokens() -> None:
+    assert pieces_of("17+24=<solution>\\boxed{41}</solution>") == [
+        *("17", "+", "24", "=", "<solution>", "\\boxed{", "41", "}", "</solution>")
+    ]
+    assert pieces_of("Agent 1>Agent 3\nAgent 3=Agent 0") == [
+        *("Agent 1", ">", "Agent 3", "\n", "Agent 3", "=", "Agent 0")
+    ]
+    assert pieces_of("41=31 no") == ["41", "=", "31", " no"]
+    assert pieces_of("123") == ["12", "3"]
+    assert "Agent 1" not in pieces_of("Agent 12")
+
+
+def test_toy_sums_comes_from_its_seed_and_loads_by_name() -> None:
+    before = torch.get_rng_state()
+    loaded = load_model("toy-sums", seed=1)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (loaded.name, loaded.context) == ("toy-sums", 4096)
+    assert loaded.module.config.vocab_size == len(loaded.tokenizer) == len(SUMS)
+    torch.rand(3)
+    assert same(loaded.module, load_model("toy-sums", seed=1).module)
+    assert same(loaded.module, toy_model(1, "toy-sums")[0])
+    assert not same(loaded.module, load_model("toy-sums", seed=2).module)
+    count = sum(value.numel() for value in values(loaded.module))
+    assert count < sum(value.numel() for value in values(toy_model(1)[0])) / 5
+
+
+def test_a_step_of_one_is_the_same_turn_for_every_number() -> None:
+    module, tokenizer = toy_model(0, "toy-sums")
+    tokens = tokenizer.convert_tokens_to_ids([str(n) for n in range(100)])
+    circles = module.get_input_embeddings().weight[tokens, :20].double()
+    lengths = circles.norm(dim=1)
+    assert lengths.std() < 1e-5 * lengths.mean()
+    for step in (1, 7, 10):
+        likeness = (circles[step:] * circles[:-step]).sum(1)
+        assert likeness.std() < 1e-5 * lengths.mean() ** 2
+    # No two numbers stand in the same place.
+    apart = torch.cdist(circles, circles) + torch.eye(100) * 9
+    assert apart.min() > 0.1 * lengths.mean()
+
+
+def test_toy_sums_looks_for_the_like_of_a_token_in_one_head() -> None:
+    attention = toy_model(0, "toy-sums")[0].model.layers[0].self_attn
+    query, key = attention.q_proj.weight, attention.k_proj.weight
+    assert torch.equal(query[:16], key[:16])
+    assert not torch.equal(query[16:32], key[16:32])
+
+
 def test_a_loaded_model_stands_still() -> None:
     loaded = load_model("toy")
     assert not loaded.module.training
@@ -105,7 +187,8 @@ def test_a_device_that_is_not_there_is_refused(device: str) -> None:
         ("toi", "did you mean toy"),
         ("Toy", "did you mean toy"),
         ("smollm", "did you mean smollm2"),
-        ("gpt", "toy, smollm2"),
+        ("gpt", "use toy, toy-sums, smollm2, a folder"),
+        ("toy-sum", "did you mean toy-sums"),
         ("./nothing", "no such folder"),
         ("a/b/c", "no such folder"),
     ],
@@ -219,7 +302,7 @@ def test_a_model_that_does_not_say_how_long_its_context_is_is_refused(
 ) -> None:
     module, tokenizer = toy_model(0)
     module.config.max_position_embeddings = 0
-    monkeypatch.setattr(models, "toy_model", lambda seed: (module, tokenizer))
+    monkeypatch.setattr(models, "toy_model", lambda seed, name: (module, tokenizer))
     with pytest.raises(ConfigError, match="context"):
         load_model("toy")
 

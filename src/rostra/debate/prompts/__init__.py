@@ -21,7 +21,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
     "system": ("name", "persona", "agents", "rounds", "contract", "answer", "answers"),
     "persona": ("persona", "style"),
     "opening": ("question", "answers", "background", "turns", "task"),
-    "next": ("turns", "task"),
+    "next": ("turns", "task", "question"),
     "turn": ("who", "round", "body"),
     "field": ("section", "text"),
     "silent": ("who",),

@@ -109,26 +109,19 @@ class TemplateChat:
         return np.array(tail, np.int32)
 
     def reply(self, text: str, *, end: bool) -> PlacedTokens:
-        coded = self._encode(_ANCHOR + text)
-        first = next((i for i, (at, _) in enumerate(coded.offsets) if at >= len(_ANCHOR)), None)
-        if first is None or (first and coded.offsets[first - 1][1] > len(_ANCHOR)):
+        # A reply begins on a line of its own, so its first word is never joined to another.
+        coded = self._encode("\n" + text)
+        first = next((i for i, (at, _) in enumerate(coded.offsets) if at >= 1), len(coded.ids))
+        shift = 1
+        if first and coded.offsets[first - 1][1] > 1:
             coded, first, shift = self._encode(text), 0, 0
-        else:
-            shift = len(_ANCHOR)
         tokens = coded.ids[first:]
         starts = [max(at - shift, 0) for at, _ in coded.offsets[first:]]
-        if end:
-            tokens = [*tokens, self._end_token]
+        if end and self.ends:
+            own = self._names.get(self._end or "")
+            tokens = [*tokens, self._coder.token_to_id(own) if own else min(self.ends)]
             starts = [*starts, len(text)]
         return PlacedTokens(np.array(tokens, np.int64), np.array(starts, np.int32))
-
-    @property
-    def _end_token(self) -> int:
-        """What ends a turn; where the template has no such token, what ends a text."""
-        if self._end is not None:
-            token: int = self._coder.token_to_id(self._names[self._end])
-            return token
-        return min(self.ends)
 
     @property
     def _opening(self) -> tuple[Role, ...]:

@@ -64,7 +64,7 @@ class Size:
     """The standard deviation of a weight at first."""
 
 
-SIZES = {"toy": Size(128, 448, 4, 4, 2), "toy-sums": Size(64, 192, 2, 4, 4, 0.1)}
+SIZES = {"toy": Size(128, 448, 4, 4, 2), "toy-sums": Size(64, 192, 3, 4, 4, 0.1)}
 """`toy` can say anything, and has about a million weights. `toy-sums` has a sixth of them and a
 token for every number below 100: it is made for the small world of sums."""
 
