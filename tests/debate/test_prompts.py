@@ -78,7 +78,7 @@ def test_a_number_is_a_text_even_when_it_is_zero() -> None:
         (
             {"next": "{{turn}}"},
             "prompt next: {{turn}} is not a place it can use, did you mean turns? "
-            "(there are: turns, task)",
+            "(there are: turns, task, question)",
         ),
         (
             {"judge.system": "{{anwser}}"},

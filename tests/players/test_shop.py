@@ -76,7 +76,9 @@ def test_slips_are_small_and_as_many_as_stated() -> None:
 
 
 def test_as_many_replies_are_malformed_as_stated() -> None:
-    turns = [turn for debate in debates(Carelessness(malformed=0.3)) for turn in debate.turns]
+    turns = [
+        turn for debate in debates(Carelessness(malformed=0.3, spoilt=0.3)) for turn in debate.turns
+    ]
     assert share([not turn.ok for turn in turns]) == pytest.approx(0.3, abs=0.08)
 
 

@@ -119,9 +119,12 @@ def test_no_answer_is_below_nothing() -> None:
 
 
 def test_as_many_replies_are_malformed_as_stated_and_in_several_ways() -> None:
-    played_ = debates(Carelessness(malformed=0.3), count=30)
-    turns = [turn for debate in played_ for turn in debate.turns]
-    assert share([not turn.ok for turn in turns]) == pytest.approx(0.3, abs=0.08)
+    played_ = debates(Carelessness(malformed=0.3, spoilt=0.1), count=40)
+    turns = [(d.kind(turn), turn.ok) for d in played_ for turn in d.turns]
+    solving = [not ok for kind, ok in turns if kind == "speak"]
+    voting = [not ok for kind, ok in turns if kind == "ballot"]
+    assert share(solving) == pytest.approx(0.3, abs=0.08)
+    assert share(voting) == pytest.approx(0.1, abs=0.07)
     bad = [t for d in played_ for t in d.turns if not t.ok and d.kind(t) == "speak"]
     opened = [t for t in bad if "<solution>" in t.text]
     kept = [t for t in bad if "\\boxed" in t.text.partition("<evaluation>")[0]]
@@ -132,7 +135,7 @@ def test_as_many_replies_are_malformed_as_stated_and_in_several_ways() -> None:
 
 def test_every_malformed_reply_is_malformed_wherever_it_is_said() -> None:
     for rules in (V1, V2):
-        for debate in debates(Carelessness(malformed=1.0), rules, 10):
+        for debate in debates(Carelessness(malformed=1.0, spoilt=1.0), rules, 10):
             assert debate.turns
             assert not any(turn.ok for turn in debate.turns)
 
@@ -140,7 +143,7 @@ def test_every_malformed_reply_is_malformed_wherever_it_is_said() -> None:
 @pytest.mark.parametrize("rules", [V1, V2], ids=["v1", "v2"])
 @pytest.mark.parametrize(
     "careless",
-    [Carelessness(forgets=0.4, slips=0.3), Carelessness(0.5, 0.2, 0.1, 0.0, 0.7)],
+    [Carelessness(forgets=0.4, slips=0.3), Carelessness(0.5, 0.2, 0.1, doubts=0.7)],
     ids=["sure", "doubtful"],
 )
 def test_votes_follow_from_the_answer_that_the_judge_states(

@@ -30,6 +30,7 @@ from rostra.runs.folder import (
     checkpoint_name,
     read_ahead,
     read_lines,
+    weights_name,
     write_whole,
 )
 from rostra.runs.recipe import read_config
@@ -114,7 +115,7 @@ def test_resuming_keeps_everything(folder: RunFolder) -> None:
     again = opened(folder.path, resume=True)
     again.close()
     assert files(folder.path) == before
-    assert again.last_checkpoint() == Checkpoint(1, "step-000001", {"a": 1})
+    assert again.last_checkpoint() == Checkpoint(1, "weights-000001", {"a": 1})
 
 
 def test_resuming_with_other_settings_is_refused_and_names_them(folder: RunFolder) -> None:
@@ -268,7 +269,7 @@ def test_prompts_of_a_recipe_that_never_began_do_not_join_the_next_one(tmp_path:
 
 def saved(folder: RunFolder, step: int, state: dict[str, Any] | None = None, keep: int = 9) -> None:
     """A checkpoint as a loop writes it: the engine's folder first."""
-    engine = folder.checkpoints / checkpoint_name(step)
+    engine = folder.checkpoints / weights_name(step)
     engine.mkdir(parents=True)
     (engine / "weights").write_text(f"weights {step}")
     folder.write_checkpoint(step, state or {"at": step}, keep)
@@ -277,11 +278,11 @@ def saved(folder: RunFolder, step: int, state: dict[str, Any] | None = None, kee
 def test_the_last_whole_checkpoint_is_found_wherever_a_kill_struck(folder: RunFolder) -> None:
     """Every state in which the files of step 4 can be, while step 2 is whole."""
     saved(folder, 2)
-    engine = folder.checkpoints / "step-000004"
+    engine = folder.checkpoints / "weights-000004"
     whole = json.dumps({"step": 4, "state": {"at": 4}}).encode()
     target = folder.checkpoints / "step-000004.json"
     part = folder.checkpoints / "step-000004.json.part"
-    older = Checkpoint(2, "step-000002", {"at": 2})
+    older = Checkpoint(2, "weights-000002", {"at": 2})
 
     assert folder.last_checkpoint() == older
     (folder.checkpoints / ".step-000004.part").mkdir()
@@ -301,7 +302,7 @@ def test_the_last_whole_checkpoint_is_found_wherever_a_kill_struck(folder: RunFo
         target.write_bytes(whole[:length])
         assert folder.last_checkpoint() == older, whole[:length]
     target.write_bytes(whole)
-    assert folder.last_checkpoint() == Checkpoint(4, "step-000004", {"at": 4})
+    assert folder.last_checkpoint() == Checkpoint(4, "weights-000004", {"at": 4})
 
 
 @pytest.mark.parametrize(
@@ -317,7 +318,7 @@ def test_a_step_file_that_says_nothing_does_not_count(content: str, folder: RunF
 def test_the_weights_of_a_checkpoint_are_still_there_once_it_counts(folder: RunFolder) -> None:
     """The scripted engine keeps its weights beside the file of the loop."""
     trainer = asyncio.run(ScriptedEngine(rehearsal(), folder.checkpoints).trainer())
-    asyncio.run(trainer.save(checkpoint_name(2)))
+    asyncio.run(trainer.save(weights_name(2)))
     folder.write_checkpoint(2, {}, 2)
     found = folder.last_checkpoint()
     assert found is not None
@@ -331,7 +332,8 @@ def test_old_checkpoints_go_and_the_newest_stay(keep: int, folder: RunFolder) ->
         (folder.checkpoints / f"{checkpoint_name(step)}.ahead.jsonl.zst").write_bytes(b"x")
         saved(folder, step, keep=keep)
         left = {p.name.split(".")[0] for p in folder.checkpoints.iterdir()}
-        assert left == {checkpoint_name(s) for s in (2, 4, 6, 8) if step - 2 * keep < s <= step}
+        kept = [s for s in (2, 4, 6, 8) if step - 2 * keep < s <= step]
+        assert left == {name(s) for s in kept for name in (checkpoint_name, weights_name)}
     found = folder.last_checkpoint()
     assert found is not None and found.state == {"at": 8}
 
@@ -384,7 +386,7 @@ def test_going_back_removes_what_is_newer_and_nothing_that_is_older(
     def is_old(name: str) -> bool:
         if name.startswith("transcripts/"):
             return int(name[17:23]) < step
-        return not name.startswith("checkpoints/") or int(name[17:23]) <= step
+        return not name.startswith("checkpoints/") or int(name.split("-")[1][:6]) <= step
 
     kept = {name: content for name, content in before.items() if is_old(name) and name not in logs}
     assert {name: content for name, content in after.items() if name not in logs} == kept

@@ -152,7 +152,7 @@ class Layer:
 
     def _read(self, path: Path) -> str:
         try:
-            return path.read_text("utf-8")
+            return path.read_bytes().decode("utf-8")
         except (OSError, UnicodeDecodeError):
             raise ConfigError(f"{self.where}prompts: cannot read {path}") from None
 

@@ -77,6 +77,9 @@ class RunFolder:
         except OSError as error:
             folder.close()
             raise DataError(f"{path}: cannot be written: {error.strerror}") from None
+        except ValueError:
+            folder.close()
+            raise ConfigError(f"folder = {str(path)!r}: not a name for a folder") from None
         except BaseException:
             folder.close()
             raise
@@ -164,7 +167,7 @@ class RunFolder:
         for name in ("metrics.jsonl", "alarms.jsonl"):
             file = self.path / name
             if file.exists():
-                kept = [line for line in read_lines(file) if _before(line, step)]
+                kept = [line for line in read_lines(file) if _before(line, step, file)]
                 write_whole(file, "".join(_dump(line) for line in kept).encode())
         for file in (self.path / "transcripts").glob("step-*"):
             if _number(file) >= step:
@@ -234,8 +237,6 @@ def check_place(path: Path) -> bool:
         if path.exists() and not path.is_dir():
             raise DataError(f"{path}: a file is in the way of the run directory")
         used = path.is_dir() and any(path.iterdir())
-    except ValueError:
-        raise ConfigError(f"folder = {str(path)!r}: not a name for a folder") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     if used and not (path / "config.toml").exists() and not _is_begun(path):
@@ -257,7 +258,7 @@ def read_lines(file: Path) -> list[Line]:
             continue
         try:
             line = json.loads(row)
-            if not isinstance(line, dict) or type(line.get("step")) is not int:
+            if not isinstance(line, dict):
                 raise ValueError
         except ValueError:
             if number == len(rows):
@@ -307,9 +308,11 @@ def _dump(line: Mapping[str, Any]) -> str:
     return json.dumps(clean) + "\n"
 
 
-def _before(line: Line, step: int) -> bool:
+def _before(line: Line, step: int, file: Path) -> bool:
     """Whether a line is older than a checkpoint. An evaluation of the weights at the checkpoint is
     made again, so that the run goes on exactly as it would have."""
+    if type(line.get("step")) is not int:
+        raise DataError(f"{file}: a line in it does not say which step it is of")
     return int(line["step"]) < step
 
 

@@ -44,7 +44,7 @@ def find_recipe(name: str) -> Path:
         if path.is_file():
             return path
     except (OSError, ValueError):
-        raise ConfigError(f"{name[:60]!r}: not a name for a recipe") from None
+        raise ConfigError(f"{name[:60]!r}: no such recipe") from None
     shipped = {file.stem: file for file in shipped_recipes()}
     if name in shipped:
         return shipped[name]
@@ -69,7 +69,8 @@ def read_recipe(path: Path, settings: Sequence[str] = ()) -> Recipe:
     _check_tables(whole, where)
     changes = _by_table([read_setting(text) for text in settings])
     values: dict[str, Any] = {key: whole[key] for key in _TOP if key in whole}
-    values |= changes.pop("", {})
+    top = changes.pop("", {})
+    values |= top
     for name, kind in TABLES.items():
         table = _checked(whole.get(name, {}), name, where)
         own = _table(kind, table, f"{where}[{name}] ")
@@ -87,7 +88,7 @@ def read_recipe(path: Path, settings: Sequence[str] = ()) -> Recipe:
         Layer("protocol.", changes.get("protocol", {}), Path()),
     ]
     rules = merged_rules(None, layers, named=True)
-    return _validated({**values, "phases": phases, "protocol": rules}, where)
+    return _validated({**values, "phases": phases, "protocol": rules}, where, top)
 
 
 def _check_tables(whole: Mapping[str, Any], where: str) -> None:
@@ -163,13 +164,16 @@ def _table(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
         raise ConfigError(f"{where}{error}") from None
 
 
-def _validated(values: Mapping[str, Any], where: str) -> Recipe:
+def _validated(values: Mapping[str, Any], where: str, given: Mapping[str, Any]) -> Recipe:
+    """The whole recipe; what was `given` on the command line is not blamed on the file."""
     if isinstance(values.get("seed"), bool):
-        raise ConfigError(f"{where}seed: must be a number, not true or false")
+        place = "" if "seed" in given else where
+        raise ConfigError(f"{place}seed: must be a number, not true or false")
     try:
         return _RECIPE.validate_python(values)
     except ValidationError as error:
-        raise ConfigError(f"{where}{first_error(error)}") from None
+        place = "" if error.errors()[0]["loc"][:1] in [(key,) for key in given] else where
+        raise ConfigError(f"{place}{first_error(error)}") from None
     except ConfigError as error:
         raise ConfigError(f"{where}{error}") from None
 
