@@ -445,7 +445,7 @@ def test_a_dry_run_finds_a_file_in_the_way(place: Path) -> None:
         (["small.toml", "name=x"], "say which one you mean"),
         (["small.toml", 'trackers=["wandbb"]'], "wandbb"),
         (["small.toml", "folder=small.toml"], "a file is in the way"),
-        (["small.toml", "folder=."], "there is a run already"),
+        (["small.toml", "folder=."], "not a run directory"),
         (["small.toml", "folder=.", "--overwrite"], "not a run directory"),
         (["small.toml", "model.start=x"], "no weights to begin with"),
     ],

@@ -26,8 +26,6 @@ def make_engine(recipe: Recipe, checkpoints: Path | None) -> Engine:
     """The engine of a recipe, at the weights it begins with."""
     model = recipe.model
     if model.engine == "scripted":
-        if model.start:
-            raise ConfigError("model.start: the scripted engine has no weights to begin with")
         return ScriptedEngine(rehearsal(fault=0.1), checkpoints)
     # torch takes seconds to import, and a rehearsal does without.
     import torch
@@ -58,7 +56,9 @@ def make_engine(recipe: Recipe, checkpoints: Path | None) -> Engine:
 
 def check_start(recipe: Recipe) -> None:
     """Refuses a recipe whose beginning is missing, before anything is made."""
-    if recipe.model.start and recipe.model.engine == "local":
+    if recipe.model.start and recipe.model.engine == "scripted":
+        raise ConfigError("model.start: the scripted engine has no weights to begin with")
+    if recipe.model.start:
         find_start(recipe.model)
     for phase in recipe.phases:
         if phase.kind == "stored" and not Path(phase.path).exists():
