@@ -120,7 +120,10 @@ def table(found: dict[str, list[dict]]) -> str:
             pairs = [(run["before"][row], run["after"][row]) for run in runs]
             before, after = (mean_interval([pair[i] for pair in pairs]) for i in (0, 1))
             change = mean_interval([b - a for a, b in pairs if a is not None and b is not None])
-            cells = [f"{mean:6.3f} ±{half:.3f}" for mean, half in (before, after, change)]
+            cells = [
+                f"{mean:6.3f}" + ("" if np.isnan(half) else f" ±{half:.3f}")
+                for mean, half in (before, after, change)
+            ]
             each = " ".join(f"{b - a:+.2f}" if None not in (a, b) else "·" for a, b in pairs)
             lines.append(f"  {arm:24} {cells[0]}  -> {cells[1]}   {cells[2]}   ({each})")
     return "\n".join(lines)

@@ -201,6 +201,7 @@ def test_a_kept_debate_can_be_scored_by_other_rules(rostra: Run, kept: Path) -> 
         "judge_truth": 0.0,
         "baseline": "batch",
         "scale": True,
+        "control": "none",
     }
     rewards = data["debates"][0]["rewards"]
     assert [(r["seat"], r["round"]) for r in rewards] == [(i, None) for i in range(4)]
