@@ -94,7 +94,7 @@ def result(folder: Path) -> dict:
         "curve": {
             row: [[line["step"], line.get(key)] for line in evals] for row, key in ROWS.items()
         },
-        "judge agreement": [train[i].get("health/judge_agreement") for i in (0, -1)],
+        "judge reward": [train[i].get("reward/judge/mean") for i in (0, -1)],
         "seconds": sum(line["seconds"] for line in train),
         "skipped": sum(line["skipped"] for line in train),
         "failed": sum(line["debates/failed"] for line in train),

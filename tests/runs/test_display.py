@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from rostra.runs import display as module
+from rostra.runs import panel as module
 from rostra.runs.display import (
     Display,
     LiveDisplay,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rostra.debate.sections import parse
 from rostra.tasks.grading import boxed, same_integer
 
-VECTORS = Path("/work/shared/vectors/boxed.jsonl")
+VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "boxed.jsonl"
 
 
 def slow(text: str) -> str | None:

@@ -15,8 +15,8 @@ from rostra.rewards.metrics import (
     reward_metrics,
     truth_metrics,
 )
-from rostra.rewards.score import Scores, score
-from rostra.rewards.streams import GEN, JUDGE
+from rostra.rewards.score import score
+from rostra.rewards.streams import GEN, JUDGE, judge_rewards
 from rostra.runs.settings import Recipe
 from rostra.tasks.grading import boxed
 from rostra.tasks.task import Task
@@ -74,16 +74,15 @@ def learn_from(
         **reward_metrics(transcripts, scores),
         **truth_metrics(task.name, transcripts, correct, answers),
         **health_metrics(transcripts, answers, correct),
-        "health/judge_agreement": _judge_mean(scores),
+        "health/judge_agreement": _agreement(transcripts, recipe),
         **batch.metrics(),
     }
     data = [datum for datum in batch.data if datum.weights.any()]
     return Lesson(data, scores.baseline, metrics)
 
 
-def _judge_mean(scores: Scores) -> float:
-    """How much judges agree with the others: mean judge reward without penalties is what the
-    streams log; here it is taken over all that have one."""
-    found = [r for rewards in scores.rewards for k, r in rewards.items() if k.stream == JUDGE]
-    values = [r for r in found if r is not None]
-    return sum(values) / len(values) if values else float("nan")
+def _agreement(transcripts: Sequence[Transcript], recipe: Recipe) -> float:
+    """How much judges agree with the others, penalties for bad form left out."""
+    consensus = recipe.protocol.consensus
+    marks = [m for t in transcripts for m in judge_rewards(t.votes, consensus).values()]
+    return sum(marks) / len(marks) if marks else float("nan")
