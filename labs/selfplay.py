@@ -1,8 +1,9 @@
 """Does a policy get better from its peers' votes alone? Self-play in the world of sums.
 
-For every seed a warm start, and from it self-play by peer-v2, by its two controls (coin: the
-direction of every vote is a coin flip; plurality: solutions are paid for being common), and by
-peer-v1 with both of its rewards. Everything is measured on held-out questions, before and after.
+One base model; from it, for every seed, a warm start, and from that self-play by peer-v2, by its
+two controls (coin: the direction of every vote is a coin flip; plurality: solutions are paid for
+being common), and by peer-v1 with both of its rewards. Everything is measured on held-out
+questions, before and after.
 
     python labs/selfplay.py            # runs what is missing, writes labs/results/selfplay.*
     python labs/selfplay.py --seeds 5
@@ -39,6 +40,7 @@ ROWS = {
     "pass@5": "eval/direct/pass@5",
     "cons@5": "eval/direct/cons@5",
     "votes right": "eval/debate/vote_truth_accuracy",
+    "votes right, prepared answers": "eval/prepared/vote_truth_accuracy",
     "judge against truth": "eval/debate/judge_truth",
     "ties on equal answers": "eval/debate/ties_on_equal",
     "lower index wins": "eval/debate/lower_index_wins",
@@ -52,15 +54,13 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--runs", type=Path, default=HERE / "runs" / "selfplay")
     given = options.parse_args()
-    for seed in range(given.seeds):
-        for warm, begins_with in (("warm-sums", ""), ("warm-sums-v1", "warm-sums")):
-            own = [f"folder={given.runs}/{warm}-{seed}", f"seed={seed}"]
-            start = [f"model.start={given.runs}/{begins_with}-{seed}"] if begins_with else []
-            finish(warm, [*own, *start])
-        for arm, (warm, recipe, settings) in ARMS.items():
-            folder = place(given.runs, arm, seed)
-            start = f"model.start={given.runs}/{warm}-{seed}"
-            finish(recipe, [f"folder={folder}", f"seed={seed}", start, *settings])
+    finish("base-sums", [f"folder={given.runs}/base-sums"])
+    for arm, (warm, recipe, settings) in ARMS.items():
+        for seed in range(given.seeds):
+            start, own = given.runs / f"{warm}-{seed}", place(given.runs, arm, seed)
+            base = f"model.start={given.runs}/base-sums"
+            finish(warm, [f"folder={start}", f"seed={seed}", base])
+            finish(recipe, [f"folder={own}", f"seed={seed}", f"model.start={start}", *settings])
     found: dict[str, list[dict]] = {arm: [] for arm in ARMS}
     for arm in ARMS:
         for seed in range(given.seeds):
@@ -141,7 +141,7 @@ def plot(found: dict[str, list[dict]], target: Path) -> None:
     """One panel for each measure, one line for each seed, one colour for each arm."""
     from matplotlib.figure import Figure
 
-    rows = ("sampled", "greedy", "greedy, carry", "format", "votes right", "ties on equal answers")
+    rows = ("sampled", "greedy", "greedy, carry", "format", "votes right", "lower index wins")
     colours = ("#0072B2", "#999999", "#E69F00", "#009E73", "#CC79A7")
     figure = Figure(figsize=(12, 6.5), layout="constrained")
     for row, axes in zip(rows, figure.subplots(2, 3).flat, strict=True):

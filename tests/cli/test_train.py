@@ -409,9 +409,9 @@ def test_a_dry_run_of_a_run_that_is_there_says_so_and_changes_nothing(ran: Path)
 
 
 def test_a_dry_run_of_a_warm_start_shows_its_phases(place: Path) -> None:
-    done = rostra("train", "warm-sums", "model.engine=scripted", "--dry-run", cwd=place)
+    done = rostra("train", "base-sums", "model.engine=scripted", "--dry-run", cwd=place)
     assert (done.returncode, done.stderr) == (0, "")
-    phases = read_recipe(find_recipe("warm-sums")).phases
+    phases = read_recipe(find_recipe("base-sums")).phases
     shown = re.findall(r"^phase (\d+) +(\w+): (\d+) steps of", done.stdout, re.MULTILINE)
     assert shown == [(str(n), p.kind, str(p.steps)) for n, p in enumerate(phases, 1)]
     assert [p.name for p in place.iterdir()] == ["small.toml"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rostra.debate.peer import PeerRules
+from rostra.debate.peer import PeerRules, peer_v1
 from rostra.debate.state import State
 from rostra.debate.views import View
 from rostra.errors import EngineError
@@ -291,3 +291,70 @@ def test_no_held_out_question_is_a_training_question(make):
     assert not {q.prompt for q in found.held_out} & trained
     drawn = {q.prompt for q in found.draw(0, 0, 2 * len(found.train))}
     assert drawn == trained
+
+
+# Ballots on prepared solutions
+
+
+def prepared(votes: Callable[[str, int], str], rules: PeerRules = RULES) -> dict[str, float]:
+    """Seats 0 and 1 are given the right answer, the others a wrong one; the player would answer
+    wrong everywhere, and judges."""
+    speaker = player(lambda q, seat, greedy: RIGHT if seat < 2 else WRONG)
+    judge = player(lambda q, seat, greedy: WRONG, votes)
+    settings = EvalSettings(6, 5, 0, prepared=4)
+    return asyncio.run(evaluate(judge, task(), rules, settings, 3, speaker=speaker)).metrics
+
+
+def test_prepared_solutions_are_judged_by_the_player():
+    # Of the two who are right, one judge only sees the other; a tie is not decided.
+    said = {0: "Agent 1 > Agent 2", 2: "Agent 0 > Agent 3", 3: "Agent 2 > Agent 1"}
+    metrics = prepared(lambda q, seat: said.get(seat, "Agent 0 = Agent 2"))
+    assert metrics["eval/prepared/vote_truth_accuracy"] == pytest.approx(2 / 3)
+    assert metrics["eval/prepared/decided"] == pytest.approx(3 / 5)
+    assert metrics["eval/prepared/vote_truth_accuracy/low"] == pytest.approx(2 / 3)
+    assert metrics["eval/direct/sampled"] == 0
+
+
+def test_votes_in_prepared_speeches_do_not_count():
+    """In the first generation a speech compares too; what counts is what the player judges."""
+    rules = peer_v1(agents=5, rounds=1, closing_ballot=True)
+
+    def boast(question: str, seat: int, greedy: bool) -> str:
+        return RIGHT if seat < 2 else WRONG
+
+    def line(state: State, view: View) -> str:
+        slot = state.protocol.slots[view.slot]
+        said = boast("", view.seat, False)
+        liked = "Agent 2 > Agent 0" if view.seat > 2 else "N/A"
+        return wrap(slot.sections, solution=f"\\boxed{{{said}}}", comparison=liked)
+
+    judge = player(lambda q, seat, greedy: WRONG, lambda q, seat: "Agent 0 > Agent 2")
+    settings = EvalSettings(3, 5, 0, prepared=3)
+    speaker = ScriptedPlayer(line)
+    metrics = asyncio.run(evaluate(judge, task(), rules, settings, 3, speaker=speaker)).metrics
+    assert metrics["eval/prepared/vote_truth_accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("speaker", [True, False])
+def test_without_a_ballot_or_a_speaker_nothing_is_prepared(speaker):
+    rules = RULES if not speaker else PeerRules(agents=5, rounds=1, closing_ballot=False)
+    other = player(known) if speaker else None
+    settings = EvalSettings(2, 5, 0, prepared=2)
+    work = evaluate(player(known), task(2), rules, settings, 3, speaker=other)
+    assert not [name for name in asyncio.run(work).metrics if "prepared" in name]
+
+
+def test_progress_reaches_its_end_with_prepared_solutions_too():
+    seen: list[tuple[int, int]] = []
+    settings = EvalSettings(3, 5, 2, prepared=2)
+    work = evaluate(
+        player(known),
+        task(3),
+        RULES,
+        settings,
+        3,
+        speaker=player(known),
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    asyncio.run(work)
+    assert seen[-1] == (3 * 10 + 2 * 10 + 2 * 10,) * 2

@@ -84,7 +84,7 @@ def perform(
     task = make_task(recipe.task)
     screen = Screen(lambda what, step: run.stop.ask() if stop(what, step) else None)
     engine = engine or ScriptedEngine(rehearsal(fault=0.1), weights_of(recipe))
-    run = SelfPlay(recipe, task, engine, folder, screen, make_evaluator(recipe, task))
+    run = SelfPlay(recipe, task, engine, folder, screen, make_evaluator(recipe, task, engine.chat))
     try:
         asyncio.run(run.run())
     finally:
@@ -213,23 +213,28 @@ class Traced:
 
 
 class TracedTrainer:
+    """Calls are worked off one after the other, in the order they came, as by any trainer."""
+
     def __init__(self, log: Traced, inner: Trainer) -> None:
         self.log = log
         self.inner = inner
+        self.order = asyncio.Lock()
 
     async def forward(self, data: Sequence[Datum]) -> Sequence[FloatArray]:
         return await self.inner.forward(data)
 
     async def forward_backward(self, data: Sequence[Datum], loss: Loss) -> TrainOutput:
-        self.log.losses.setdefault(self.log.updates, set()).add(loss)
-        await asyncio.sleep(0.005)  # so that debates of later steps go on meanwhile
-        return await self.inner.forward_backward(data, loss)
+        async with self.order:
+            self.log.losses.setdefault(self.log.updates, set()).add(loss)
+            await asyncio.sleep(0.005)  # so that debates of later steps go on meanwhile
+            return await self.inner.forward_backward(data, loss)
 
     async def optim_step(self, adam: Adam) -> Mapping[str, float]:
-        await asyncio.sleep(0.01)
-        found = await self.inner.optim_step(adam)
-        self.log.updates += 1
-        return found
+        async with self.order:
+            await asyncio.sleep(0.01)
+            found = await self.inner.optim_step(adam)
+            self.log.updates += 1
+            return found
 
     async def sampler(self) -> Sampler:
         return TracedSampler(self.log, await self.inner.sampler(), self.log.updates)
@@ -610,7 +615,8 @@ def test_an_engine_that_never_hangs_up_does_not_hold_up_an_evaluation(tmp_path):
     engine = Unreliable(ScriptedEngine(rehearsal(), weights_of(chosen)), "hangs")
     folder = RunFolder.open(chosen, resume=False, overwrite=False)
     task = make_task(chosen.task)
-    run = SelfPlay(chosen, task, engine, folder, Screen(), make_evaluator(chosen, task))
+    evaluator = make_evaluator(chosen, task, engine.chat)
+    run = SelfPlay(chosen, task, engine, folder, Screen(), evaluator)
 
     async def patiently() -> None:
         await asyncio.wait_for(run.run(), 6)

@@ -1,6 +1,7 @@
 """Warm starts: what is spoken, which tokens are learned, and that it can be resumed."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from rostra.debate.peer import PeerRules
 from rostra.engines.bytechat import transcribe
 from rostra.engines.engine import Engine
 from rostra.engines.scripted import ScriptedEngine
-from rostra.engines.training import Datum, Loss, Trainer, TrainOutput
-from rostra.errors import ConfigError
+from rostra.engines.training import Adam, Datum, Loss, Trainer, TrainOutput
+from rostra.errors import ConfigError, EngineError
 from rostra.learn.setup import make_task
 from rostra.learn.stop import Stopped
 from rostra.learn.warmstart import WarmStart, spoken_data, teacher
@@ -35,7 +36,8 @@ PROMPTS = Path(__file__).parents[2] / "recipes" / "prompts" / "sums"
 """Short ones, which a small model reads quickly."""
 RULES = PeerRules(agents=4, rounds=1)
 DEBATES = Phase(steps=3, debates=2, learning_rate=0.01)
-DRILLS = Phase("drill", steps=3, drills=2, learning_rate=0.01)
+BALLOTS = 10
+DRILLS = Phase("drill", steps=3, drills=2, ballots=BALLOTS, learning_rate=0.01)
 
 
 def warm(path: Path, *phases: Phase, **changes: Any) -> Recipe:
@@ -54,6 +56,7 @@ class Reader(Tracing):
     def __init__(self, chosen: Recipe) -> None:
         super().__init__(ScriptedEngine(rehearsal(), weights_of(chosen)))
         self.learned: list[list[Datum]] = []
+        self.given: list[Datum] = []
 
     async def trainer(self) -> Trainer:
         return _ReadingTrainer(self, await self.inner.trainer())
@@ -62,10 +65,14 @@ class Reader(Tracing):
 class _ReadingTrainer(TracedTrainer):
     async def forward_backward(self, data: Any, loss: Loss) -> TrainOutput:
         assert isinstance(self.log, Reader)
-        while len(self.log.learned) <= self.log.updates:
-            self.log.learned.append([])
-        self.log.learned[self.log.updates] += data
+        self.log.given += data
         return await super().forward_backward(data, loss)
+
+    async def optim_step(self, adam: Adam) -> Mapping[str, float]:
+        assert isinstance(self.log, Reader)
+        self.log.learned.append(self.log.given)
+        self.log.given = []
+        return await super().optim_step(adam)
 
 
 def perform(
@@ -80,7 +87,7 @@ def perform(
 
     screen = Screen(when)
     engine = engine or Reader(chosen)
-    run = WarmStart(chosen, task, engine, folder, screen, make_evaluator(chosen, task))
+    run = WarmStart(chosen, task, engine, folder, screen, make_evaluator(chosen, task, engine.chat))
     try:
         asyncio.run(run.run())
     finally:
@@ -130,14 +137,15 @@ def test_what_is_learned_in_a_step_weighs_one_in_all_and_every_token_the_same(tm
 
 
 def test_debates_and_drills_of_one_step_weigh_one_each(tmp_path):
-    chosen = warm(tmp_path, replace(DEBATES, drills=2, steps=1))
+    chosen = warm(tmp_path, replace(DEBATES, drills=2, ballots=BALLOTS, steps=1))
     engine = Reader(chosen)
     perform(chosen, engine)
     (data,) = engine.learned
-    assert len(data) == 2 + 8
+    drills = 2 + BALLOTS
+    assert len(data) == drills + 8
     sums = [float(d.weights.sum()) for d in data]
-    assert sum(sums[:2]) == pytest.approx(1, rel=1e-4)
-    assert sum(sums[2:]) == pytest.approx(1, rel=1e-4)
+    assert sum(sums[:drills]) == pytest.approx(1, rel=1e-4)
+    assert sum(sums[drills:]) == pytest.approx(1, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +181,8 @@ def test_drill_pages_weigh_only_answers(tmp_path):
     chosen = warm(tmp_path, DRILLS)
     engine = Reader(chosen)
     perform(chosen, engine)
-    assert [len(data) for data in engine.learned] == [2, 2, 2]
-    for datum in (d for data in engine.learned for d in data):
+    assert [len(data) for data in engine.learned] == [2 + BALLOTS] * 3
+    for datum in (d for data in engine.learned for d in data[:2]):
         whole = transcribe(np.concatenate([datum.inputs[:1], datum.targets]))
         page = whole.partition("<|assistant|>\n")[2]
         answers = ""
@@ -191,8 +199,37 @@ def test_drill_pages_weigh_only_answers(tmp_path):
             answers += answer
         assert len(page.splitlines()) == 64
         assert learned_text(datum) == answers
-    pages = [transcribe(d.targets) for data in engine.learned for d in data]
+    pages = [transcribe(d.targets) for data in engine.learned for d in data[:2]]
     assert len(set(pages)) == 6
+
+
+def test_a_ballot_stands_on_a_page_of_its_own_and_only_its_lines_weigh(tmp_path):
+    chosen = warm(tmp_path, DRILLS)
+    engine = Reader(chosen)
+    perform(chosen, engine)
+    ballots = [datum for data in engine.learned for datum in data[2:]]
+    pages = [transcribe(d.targets).partition("<|assistant|>\n")[2] for d in ballots]
+    assert len(set(pages)) == len(pages) == 3 * BALLOTS
+    for page, datum in zip(pages, ballots, strict=True):
+        before, _, after = page.partition("<comparison>")
+        assert before.count("<evaluation>") == 1
+        assert learned_text(datum) == after.removesuffix("</comparison>")
+
+
+def test_of_solutions_only_the_right_ones_are_learned_where_a_phase_says_so(tmp_path):
+    """What is wrong or malformed is there to be judged; judging is learned from every ballot."""
+    faults = {"slips": 0.5, "malformed": 0.3, "debates": 12, "steps": 1}
+    rules = replace(RULES, closing_ballot=True)
+    chosen = warm(tmp_path, replace(DEBATES, **faults, only_right=True), protocol=rules)
+    engine = Reader(chosen)
+    perform(chosen, engine)
+    texts = [learned_text(datum) for datum in engine.learned[0]]
+    solutions = [text for text in texts if "<solution>" in text]
+    assert 10 < len(solutions) < 30 and len(texts) == 48
+    for text in solutions:
+        a, b = text.partition("=")[0].split("+")
+        assert boxed(text.partition("</solution>")[0]) == str(int(a) + int(b))
+    assert sum("<comparison>" in text for text in texts) == 48
 
 
 def test_drills_are_about_training_questions_only(tmp_path):
@@ -202,7 +239,7 @@ def test_drills_are_about_training_questions_only(tmp_path):
     held = {q.prompt for q in make_task(chosen.task).held_out}
     for datum in (d for data in engine.learned for d in data):
         rows = transcribe(datum.targets).splitlines()
-        assert not held & {row.partition("=")[0] for row in rows if "boxed" in row}
+        assert not held & {row.partition("=")[0] for row in rows if "+" in row}
 
 
 def test_a_careless_teacher_is_wrong_as_often_as_it_is_told(tmp_path):
@@ -245,7 +282,7 @@ def test_phases_follow_each_other_each_with_its_own_rate(tmp_path):
     perform(chosen, engine)
     found = metrics(chosen)
     assert [line["phase"] for line in found] == [0, 0, 0, 1, 1, 1, 1]
-    assert [len(data) for data in engine.learned] == [2, 2, 2, 8, 8, 8, 8]
+    assert [len(data) for data in engine.learned] == [12, 12, 12, 8, 8, 8, 8]
     rates = [line["optim/learning_rate"] for line in found]
     assert max(rates[:3]) <= 0.01 and max(rates[3:]) <= 0.02
     assert rates[-1] < max(rates[3:]) and rates[2] < max(rates[:3])
@@ -279,7 +316,9 @@ def test_a_warm_start_that_was_stopped_and_resumed_equals_one_that_never_was(tmp
     whole = warm(tmp_path / "whole", *RESUMED[name], eval=evaluated)
     parts = warm(tmp_path / "parts", *RESUMED[name], eval=evaluated)
     perform(whole)
-    with pytest.raises(Stopped, match=f"stopped after {at} step"):
+    # A step that is on its way is waited for; before a checkpoint, none is.
+    steps = at if at % 2 == 0 else at + 1
+    with pytest.raises(Stopped, match=f"stopped after {steps} step"):
         perform(parts, stop_after=at)
     perform(parts, resume=True)
     for chosen in (whole, parts):
@@ -356,3 +395,57 @@ def test_a_real_model_learns_what_the_teacher_says(tmp_path):
     losses = [line["loss"] for line in metrics(chosen)]
     assert len(losses) == 15
     assert np.mean(losses[-3:]) < 0.75 * np.mean(losses[:2])
+
+
+# Updates on their way
+
+
+class _Waiting(TracedTrainer):
+    """A trainer that ends an update only when the next one has been handed over: the loop that
+    waits for each update by itself never ends."""
+
+    arrived = 0
+    fail_at = 0
+
+    async def forward_backward(self, data: Any, loss: Loss) -> TrainOutput:
+        assert isinstance(self.log, Waiter)
+        self.arrived += 1
+        self.log.next.set()
+        self.log.next = asyncio.Event()
+        if self.arrived == self.log.fail_at:
+            raise EngineError("out of memory")
+        return await super().forward_backward(data, loss)
+
+    async def optim_step(self, adam: Adam) -> Mapping[str, float]:
+        assert isinstance(self.log, Waiter)
+        waited = self.log.next
+        if self.arrived % self.log.together:
+            await asyncio.wait_for(waited.wait(), 5)
+        return await super().optim_step(adam)
+
+
+class Waiter(Reader):
+    def __init__(self, chosen: Recipe, together: int, fail_at: int = 0) -> None:
+        super().__init__(chosen)
+        self.together, self.fail_at = together, fail_at
+        self.next = asyncio.Event()
+
+    async def trainer(self) -> Trainer:
+        return _Waiting(self, await self.inner.trainer())
+
+
+def test_the_next_update_is_handed_over_before_the_current_one_is_waited_for(tmp_path):
+    chosen = warm(tmp_path, replace(DEBATES, steps=6), train=Train(save_every=3))
+    engine = Waiter(chosen, together=3)
+    perform(chosen, engine)
+    assert engine.updates == 6
+    assert [line["step"] for line in metrics(chosen)] == list(range(6))
+
+
+def test_an_update_that_fails_leaves_nothing_behind_and_the_checkpoint_before_it_intact(tmp_path):
+    chosen = warm(tmp_path, replace(DEBATES, steps=6), train=Train(save_every=3))
+    with pytest.raises(EngineError, match="out of memory"):
+        perform(chosen, Waiter(chosen, together=3, fail_at=5))
+    assert [line["step"] for line in metrics(chosen)] == [0, 1, 2, 3]
+    perform(chosen, resume=True)
+    assert [line["step"] for line in metrics(chosen)] == list(range(6))

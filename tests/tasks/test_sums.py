@@ -1,11 +1,24 @@
 """The world of sums."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rostra.tasks.grading import boxed
-from rostra.tasks.sums import drill, has_carry, matched, sums, terms, usual_mistake, worked
+from rostra.tasks.sums import (
+    ballot,
+    compared,
+    drill,
+    has_carry,
+    lines_of,
+    matched,
+    sums,
+    terms,
+    usual_mistake,
+    worked,
+)
 
 numbers = st.integers(0, 99)
 
@@ -120,6 +133,38 @@ def test_a_drill_has_two_lines_for_every_sum_and_is_the_same_for_the_same_seed()
     assert len(drill(task, 0, 5)) == 10
     assert drill(task, 1) == drill(task, 1)
     assert drill(task, 1) != drill(task, 2)
+
+
+SEATS = st.dictionaries(st.integers(0, 6), st.booleans(), max_size=6)
+
+
+@given(SEATS)
+def test_those_who_are_right_beat_those_who_are_not_and_all_are_compared(right) -> None:
+    verdicts = compared(right)
+    assert len(verdicts) == len(set(verdicts))
+    if len(right) > 1:
+        assert {seat for i, _, j in verdicts for seat in (i, j)} == set(right)
+    for i, op, j in verdicts:
+        assert i != j
+        assert op == (">" if right[i] and not right[j] else "=")
+        assert right[i] >= right[j]
+
+
+def test_a_ballot_follows_from_its_marks() -> None:
+    outcomes = set()
+    for seed in range(200):
+        asked, answer, rest = ballot(seed)
+        assert asked.startswith("<evaluation>") and asked.endswith("</evaluation><comparison>")
+        assert rest == "</comparison>"
+        rows = re.findall(r"Agent (\d):(\d+)=(\d+) (yes|no)", asked)
+        assert {mine for _, _, mine, _ in rows} == {boxed(asked)}
+        assert all((said == mine) == (mark == "yes") for _, said, mine, mark in rows)
+        marks = {int(seat): mark == "yes" for seat, _, _, mark in rows}
+        assert 2 <= len(marks) == len(rows) <= 4
+        assert answer == lines_of(compared(marks))
+        outcomes.add((len(marks), sum(marks.values())))
+    assert outcomes == {(n, k) for n in (2, 3, 4) for k in range(n + 1)}
+    assert ballot(1) == ballot(1)
 
 
 def test_the_two_kinds_of_lines_are_mixed() -> None:

@@ -20,6 +20,7 @@ ROWS = (
     ("direct answers right, greedy", "eval/direct/greedy"),
     ("  where the first guess was wrong before", "eval/direct/greedy_mode_wrong"),
     ("votes for the right answer", "eval/debate/vote_truth_accuracy"),
+    ("  on answers that stay the same", "eval/prepared/vote_truth_accuracy"),
     ("replies in the right form", "eval/direct/format"),
     ("one of 5 answers right (pass@5)", "eval/direct/pass@5"),
     ("most common of 5 right (cons@5)", "eval/direct/cons@5"),
@@ -35,16 +36,20 @@ def command(folder: Path, seed: int, fresh: bool) -> None:
     """Train a tiny model by self-play on this machine, with no label and no network.
 
     A transformer of 0.2 million weights that can add, debate, and make mistakes comes with Rostra;
-    the recipe warm-sums made it, and --fresh makes it again. It debates itself and learns from its
-    peers' votes alone. Held-out questions are answered before and after.
+    the recipes base-sums and warm-sums made it, and --fresh makes it again. It debates itself and
+    learns from its peers' votes alone. Held-out questions are answered before and after.
     """
     began = time.monotonic()
     screen = console(stderr=True)
     start, play_folder = find_recipe("warm-sums").parent / "weights" / "sums", folder / "selfplay"
     if fresh:
-        start = folder / "warm"
-        warm = read_recipe(find_recipe("warm-sums"), [f"folder={start}", f"seed={seed}"])
-        carry_out(warm, screen, resume=False, overwrite=True)
+        base, start = folder / "base", folder / "warm"
+        for recipe_name, settings in (
+            ("base-sums", [f"folder={base}"]),
+            ("warm-sums", [f"folder={start}", f"model.start={base}", f"seed={seed}"]),
+        ):
+            made = read_recipe(find_recipe(recipe_name), settings)
+            carry_out(made, screen, resume=False, overwrite=True)
     settings = [f"folder={play_folder}", f"seed={seed}", f"model.start={start}"]
     recipe = read_recipe(find_recipe("peer-v2-sums"), settings)
     carry_out(recipe, screen, resume=False, overwrite=True)

@@ -24,6 +24,7 @@ from rostra.runs.folder import check_place
 from rostra.runs.recipe import to_toml
 from rostra.runs.settings import Recipe
 from rostra.tasks.task import Task
+from rostra.view.page import count
 
 PROBE = 4
 """Debates that are played to see how long one takes."""
@@ -75,8 +76,10 @@ def show_plan(recipe: Recipe, screen: Console) -> None:
 
 def _show_warm_start(recipe: Recipe, say: Any) -> None:
     for number, phase in enumerate(recipe.phases, 1):
-        what = f"{phase.debates} debates" if phase.kind != "drill" else f"{phase.drills} drills"
-        say(f"phase {number}   {phase.kind}: {phase.steps} steps of {what}")
+        parts = [] if phase.kind == "drill" else [count(phase.debates, "debate")]
+        parts += [count(phase.drills, "page")] if phase.drills else []
+        parts += [count(phase.ballots, "ballot")] if phase.ballots else []
+        say(f"phase {number}   {phase.kind}: {phase.steps} steps of {', '.join(parts)}")
 
 
 def _show_self_play(recipe: Recipe, found: Probe, say: Any) -> None:

@@ -10,18 +10,23 @@ from pathlib import Path
 
 from rich.console import Console
 
+from rostra.engines.chat import ChatFormat
 from rostra.evals.held_out import evaluate
 from rostra.learn.evaluator import Evaluation, Evaluator, Progress
 from rostra.learn.selfplay import SelfPlay
 from rostra.learn.setup import check_start, make_engine, make_task
 from rostra.learn.stop import Stopped
-from rostra.learn.warmstart import WarmStart
+from rostra.learn.warmstart import WarmStart, teacher
 from rostra.players.player import Player
+from rostra.players.spoken import SpokenPlayer
 from rostra.runs.display import Display, RunPlan, display
 from rostra.runs.folder import RunFolder
-from rostra.runs.settings import Recipe
+from rostra.runs.settings import Phase, Recipe
 from rostra.runs.trackers import open_trackers
 from rostra.tasks.task import Task
+
+HALF_RIGHT = Phase(forgets=0.5, slips=0.25)
+"""Whose solutions are judged where `eval.prepared` asks for it."""
 
 
 def carry_out(recipe: Recipe, screen: Console, *, resume: bool, overwrite: bool) -> None:
@@ -37,7 +42,7 @@ def carry_out(recipe: Recipe, screen: Console, *, resume: bool, overwrite: bool)
                 shown.phase(f"loading {recipe.model.start or recipe.model.name}", 0, 0)
                 engine = make_engine(recipe, folder.checkpoints)
                 loop = WarmStart if recipe.loop == "warmstart" else SelfPlay
-                evaluator = make_evaluator(recipe, task)
+                evaluator = make_evaluator(recipe, task, engine.chat)
                 run = loop(recipe, task, engine, folder, shown, evaluator, trackers)
                 asyncio.run(_until_stopped(run, shown))
         finally:
@@ -53,10 +58,13 @@ def resume_command(folder: Path) -> str:
     return f"rostra train {shlex.quote(str(folder))} --resume"
 
 
-def make_evaluator(recipe: Recipe, task: Task) -> Evaluator | None:
+def make_evaluator(recipe: Recipe, task: Task, chat: ChatFormat) -> Evaluator | None:
     """The evaluation of a recipe; None where it asks for none."""
     if not recipe.eval.questions:
         return None
+    speaker = None
+    if recipe.eval.prepared:
+        speaker = SpokenPlayer(teacher(task, HALF_RIGHT), chat)
 
     async def measure(
         player: Player, seed: int, mode_wrong: Collection[str] | None, progress: Progress
@@ -68,6 +76,7 @@ def make_evaluator(recipe: Recipe, task: Task) -> Evaluator | None:
             recipe.eval,
             seed,
             mode_wrong=mode_wrong,
+            speaker=speaker,
             progress=progress,
             retries=recipe.train.retries,
             turn_timeout=recipe.train.turn_timeout,

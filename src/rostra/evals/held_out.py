@@ -1,14 +1,15 @@
 """Direct answers and debates on held-out questions.
 
-direct   every seat answers alone: sampled at temperature 1, and greedily
-debate   whole debates: do votes tell right from wrong?
+direct     every seat answers alone: sampled at temperature 1, and greedily
+debate     whole debates: do votes tell right from wrong?
+prepared   ballots on given solutions, the same each time: does it judge better than before?
 
 `greedy_mode_wrong` is over the questions whose most likely answer was wrong when the run began.
 There a vote on answers cannot help.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,10 +19,12 @@ from rostra.debate.peer import PeerRules
 from rostra.debate.protocol import Protocol
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import TurnId
+from rostra.debate.votes import Vote
 from rostra.evals.statistics import interval, ratio_interval
 from rostra.learn.evaluator import Evaluation, Progress
 from rostra.learn.lesson import answers_of, marks_of
 from rostra.players.player import Player
+from rostra.players.staged import StagedPlayer
 from rostra.rewards.metrics import health_metrics, vote_truth_accuracy
 from rostra.runs.settings import EvalSettings
 from rostra.seeds import derive
@@ -37,18 +40,21 @@ async def evaluate(
     seed: int,
     *,
     mode_wrong: Collection[str] | None = None,
+    speaker: Player | None = None,
     progress: Progress | None = None,
     retries: int = 2,
     turn_timeout: float | None = None,
 ) -> Evaluation:
     """Measures a player. `mode_wrong` are the questions that the first evaluation got wrong; by
-    default this is the first one. A question that keeps failing is left out."""
+    default this is the first one. `speaker` gives the prepared solutions. A question that keeps
+    failing is left out."""
     drawn = task.fresh(0, settings.questions)
-    count = _Counter(progress, drawn, rules, settings)
+    staged = speaker is not None and rules.closing_ballot
+    count = _Counter(progress, drawn, rules, settings, staged=staged)
 
-    async def played(debates: Sequence[Debate]) -> list[Transcript]:
+    async def played(debates: Sequence[Debate], by: Player = player) -> list[Transcript]:
         done = await play(
-            debates, player, retries=retries, turn_timeout=turn_timeout, watch=count.heard
+            debates, by, retries=retries, turn_timeout=turn_timeout, watch=count.heard
         )
         return done.transcripts
 
@@ -70,6 +76,10 @@ async def evaluate(
         chosen_questions = drawn[: settings.debates]
         debates = [Debate.peer(q, rules, derive(seed, "debate", q.id)) for q in chosen_questions]
         metrics |= _debate_metrics(await played(debates), task)
+    if settings.prepared and speaker is not None and staged:
+        chosen_questions = drawn[: settings.prepared]
+        debates = [Debate.peer(q, rules, derive(0, "prepared", q.id)) for q in chosen_questions]
+        metrics |= _prepared_metrics(await played(debates, StagedPlayer(speaker, player)), task)
     return Evaluation(metrics, wrong)
 
 
@@ -82,6 +92,8 @@ class _Counter:
         questions: Sequence[Question],
         rules: PeerRules,
         settings: EvalSettings,
+        *,
+        staged: bool,
     ) -> None:
         self._progress = progress
         self._done = 0
@@ -89,6 +101,7 @@ class _Counter:
         sampled = -(-settings.samples // rules.agents) * rules.agents
         self._total = len(questions) * (sampled + rules.agents)
         self._total += min(settings.debates, len(questions)) * turns
+        self._total += min(settings.prepared, len(questions)) * turns * staged
 
     def heard(self, event: Heard) -> None:
         self._done += 1
@@ -179,7 +192,7 @@ def _slices(questions: Sequence[Question], right: Mapping[str, float]) -> dict[s
 def _debate_metrics(transcripts: Sequence[Transcript], task: Task) -> dict[str, float]:
     correct = [marks_of(t, task) for t in transcripts]
     health = health_metrics(transcripts, [answers_of(t) for t in transcripts], correct)
-    counts = [_votes_right(t, marks) for t, marks in zip(transcripts, correct, strict=True)]
+    counts = [_votes_right(t.votes, marks) for t, marks in zip(transcripts, correct, strict=True)]
     low, high = ratio_interval([c[0] for c in counts], [c[1] for c in counts])
     return {
         "eval/debate/vote_truth_accuracy": vote_truth_accuracy(transcripts, correct),
@@ -191,11 +204,31 @@ def _debate_metrics(transcripts: Sequence[Transcript], task: Task) -> dict[str, 
     }
 
 
-def _votes_right(transcript: Transcript, marks: Mapping[TurnId, float]) -> tuple[int, int]:
+def _prepared_metrics(transcripts: Sequence[Transcript], task: Task) -> dict[str, float]:
+    """Ballots only: where speeches compare too, those were prepared."""
+    counts, decided = [], []
+    for transcript in transcripts:
+        marks = marks_of(transcript, task)
+        ballots = {turn.id for turn in transcript.turns if transcript.kind(turn) == "ballot"}
+        votes = [vote for vote in transcript.votes if vote.author in ballots]
+        counts.append(_votes_right(votes, marks))
+        differ = [v for v in votes if v.a in marks and v.b in marks and marks[v.a] != marks[v.b]]
+        decided += [vote.op == ">" for vote in differ]
+    right, all_ = (sum(count[i] for count in counts) for i in (0, 1))
+    low, high = ratio_interval([c[0] for c in counts], [c[1] for c in counts])
+    return {
+        "eval/prepared/vote_truth_accuracy": right / all_ if all_ else float("nan"),
+        "eval/prepared/vote_truth_accuracy/low": low,
+        "eval/prepared/vote_truth_accuracy/high": high,
+        "eval/prepared/decided": float(np.mean(decided)) if decided else float("nan"),
+    }
+
+
+def _votes_right(votes: Iterable[Vote], marks: Mapping[TurnId, float]) -> tuple[int, int]:
     """How many votes prefer a right answer to a wrong one, and how many decide between such."""
     decided = [
         marks[v.a] > marks[v.b]
-        for v in transcript.votes
+        for v in votes
         if v.op == ">" and v.a in marks and v.b in marks and marks[v.a] != marks[v.b]
     ]
     return sum(decided), len(decided)

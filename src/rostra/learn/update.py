@@ -24,9 +24,7 @@ class Update:
         try:
             await asyncio.gather(*parts)
         except BaseException:
-            for part in parts:
-                part.cancel()
-            await asyncio.gather(*parts, return_exceptions=True)
+            await self.drop()
             raise
         outputs = [part.result() for part in self.passes]
         logprobs = [row for output in outputs for row in output.logprobs]
@@ -37,6 +35,13 @@ class Update:
             **optim_metrics(self.data, logprobs),
             **{f"optim/{name}": value for name, value in stepped.items()},
         }
+
+    async def drop(self) -> None:
+        """Gives up what is not done yet."""
+        parts: list[asyncio.Future[Any]] = [*self.passes, self.step]
+        for part in parts:
+            part.cancel()
+        await asyncio.gather(*parts, return_exceptions=True)
 
 
 def submit(

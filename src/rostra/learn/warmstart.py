@@ -6,6 +6,7 @@ warm start goes through phases, each with its own material and its own carelessn
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from rostra.arena import Debate, play
 from rostra.credit.datums import datums
 from rostra.debate.state import State
 from rostra.debate.transcript import Transcript
-from rostra.debate.turn import TurnId
+from rostra.debate.turn import Turn, TurnId
 from rostra.debate.views import View
 from rostra.engines.arrays import IntArray
 from rostra.engines.chat import ChatFormat, Message
@@ -25,13 +26,15 @@ from rostra.engines.schedules import Schedule
 from rostra.engines.training import Adam, Datum, Trainer
 from rostra.errors import ConfigError
 from rostra.learn.evaluator import Evaluator
+from rostra.learn.lesson import marks_of
 from rostra.learn.stop import Stop, Stopped
-from rostra.learn.update import submit
+from rostra.learn.update import Update, submit
 from rostra.players.model import ModelPlayer
 from rostra.players.shop import ShopTeacher
 from rostra.players.spoken import SpokenPlayer, Words
 from rostra.players.sums import Carelessness, SumsTeacher
 from rostra.rewards.advantages import Key
+from rostra.rewards.score import Correct
 from rostra.rewards.streams import GEN, JUDGE
 from rostra.runs.display import Display
 from rostra.runs.folder import RunFolder, weights_name
@@ -39,11 +42,21 @@ from rostra.runs.settings import Phase, Recipe
 from rostra.runs.trackers import Tracker
 from rostra.runs.transcripts import read_transcripts
 from rostra.seeds import derive
-from rostra.tasks.sums import drill
+from rostra.tasks.sums import ballot, drill
 from rostra.tasks.task import Exercise, Task
 
 WARMUP, FLOOR = 20, 0.1
 """In each phase the learning rate rises over so many steps, and then falls to this share of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A step whose update is on its way."""
+
+    step: int
+    phase: int
+    tokens: int
+    update: Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +92,13 @@ class WarmStart:
         self.stop = Stop()
         self._stored: dict[int, list[Transcript]] = {}
         self._step = 0
+        self._flying: deque[_Begun] = deque()
+        self._landed = 0.0
 
     async def run(self) -> None:
-        """From the last checkpoint, or from the beginning, to the end of the last phase."""
+        """From the last checkpoint, or from the beginning, to the end of the last phase. The next
+        update is made and handed over before the current one is waited for: examples do not depend
+        on the weights."""
         train = self.recipe.train
         trainer = await self.engine.trainer()
         checkpoint = self.folder.last_checkpoint()
@@ -89,41 +106,57 @@ class WarmStart:
             await trainer.load(checkpoint.name)
             self._step = checkpoint.step
         self.folder.rewind(checkpoint)
+        self._landed = time.monotonic()
         try:
             for step in range(self._step, self.recipe.steps):
                 self.stop.check(step)
-                metrics = await self._learn(trainer, step)
-                self._step = step + 1
-                self._log(step, metrics)
-                if self._step % train.save_every == 0 and self._step < self.recipe.steps:
+                self._flying.append(await self._begin(trainer, step))
+                await self._land(but=1)
+                if (step + 1) % train.save_every == 0 and step + 1 < self.recipe.steps:
+                    await self._land()
                     await self._save(trainer)
+            await self._land()
             await self._evaluate(trainer)
             await self._save(trainer)
         except Stopped:
+            await self._land()
             if self._step > (checkpoint.step if checkpoint else 0):
                 await self._save(trainer)
             raise
+        finally:
+            for begun in self._flying:
+                await begun.update.drop()
 
-    async def _learn(self, trainer: Trainer, step: int) -> dict[str, float]:
-        began = time.monotonic()
-        place = self._place(step)
+    async def _begin(self, trainer: Trainer, step: int) -> _Begun:
+        """Makes the examples of a step, and hands its update to the trainer."""
+        place, train = self._place(step), self.recipe.train
         data = await self._data(place, step)
-        made = time.monotonic()
-        train = self.recipe.train
         rate = place.phase.learning_rate * _shape(place)
         adam = Adam(rate, train.beta1, train.beta2, clip_norm=train.clip_norm)
-        trained = await submit(trainer, data, "cross_entropy", adam, train.microbatch).done()
-        now = time.monotonic()
-        return {
-            "loss": trained["loss"],
-            "optim/grad_norm": trained.get("optim/grad_norm", float("nan")),
-            "optim/learning_rate": rate,
-            "phase": float(place.number),
-            "tokens": float(sum(len(datum.targets) for datum in data)),
-            "seconds": now - began,
-            "time/training": now - made,
-            "time/other": made - began,
-        }
+        update = submit(trainer, data, "cross_entropy", adam, train.microbatch)
+        return _Begun(step, place.number, sum(len(datum.targets) for datum in data), update)
+
+    async def _land(self, but: int = 0) -> None:
+        """Waits for the updates on their way, but for the last so many, and notes how they went."""
+        while len(self._flying) > but:
+            begun = self._flying[0]
+            asked = time.monotonic()
+            trained = await begun.update.done()
+            now = time.monotonic()
+            self._flying.popleft()
+            self._step = begun.step + 1
+            metrics = {
+                "loss": trained["loss"],
+                "optim/grad_norm": trained.get("optim/grad_norm", float("nan")),
+                "optim/learning_rate": begun.update.adam.learning_rate,
+                "phase": float(begun.phase),
+                "tokens": float(begun.tokens),
+                "seconds": now - self._landed,
+                "time/training": now - asked,
+                "time/other": asked - self._landed,
+            }
+            self._landed = now
+            self._log(begun.step, metrics)
 
     def _place(self, step: int) -> _Place:
         for number, phase in enumerate(self.recipe.phases):
@@ -136,11 +169,14 @@ class WarmStart:
         """The examples of a step. Debates weigh 1 in all, and drills weigh 1."""
         phase, seed = place.phase, self.recipe.seed
         data: list[Datum] = []
-        if phase.drills:
-            pages = _drills(self.engine.chat, self.task, derive(seed, "drill", step), phase.drills)
-            data += _weighed(pages)
+        if phase.drills or phase.ballots:
+            data += _weighed(
+                _drills(self.engine.chat, self.task, phase, derive(seed, "drill", step))
+            )
         if phase.kind != "drill":
-            data += _weighed(spoken_data(await self._debates(place, step), phase.streams))
+            debates = await self._debates(place, step)
+            right = [marks_of(t, self.task) for t in debates] if phase.only_right else None
+            data += _weighed(spoken_data(debates, phase.streams, right))
         return data
 
     async def _debates(self, place: _Place, step: int) -> list[Transcript]:
@@ -230,33 +266,40 @@ def _repeat(said: Mapping[TurnId, str]) -> Words:
     return words
 
 
-def spoken_data(transcripts: Sequence[Transcript], streams: Sequence[str]) -> list[Datum]:
-    """Examples of what was spoken on some streams. A malformed turn belongs to the judge stream as
-    far as penalties go; where only judging is learned, it is left out."""
+def spoken_data(
+    transcripts: Sequence[Transcript],
+    streams: Sequence[str],
+    right: Sequence[Correct] | None = None,
+) -> list[Datum]:
+    """Examples of what was spoken on some streams. A malformed turn is all on the judge stream; it
+    is learned where solving is, too. Given what is right, of solutions only that is learned."""
+    known: Sequence[Correct | None] = right if right is not None else [None] * len(transcripts)
     wanted = [
-        {
-            Key(*turn.id, stream): 1.0
-            for turn in transcript.turns
-            for stream in streams
-            if turn.ok or GEN in streams
-        }
-        for transcript in transcripts
+        {key: 1.0 for turn in transcript.turns for key in _learned(turn, streams, marks)}
+        for transcript, marks in zip(transcripts, known, strict=True)
     ]
-    if GEN in streams:
-        for keys, transcript in zip(wanted, transcripts, strict=True):
-            keys |= {Key(*turn.id, JUDGE): 1.0 for turn in transcript.turns if not turn.ok}
     batch = datums(transcripts, wanted, normalise="sum")
     masks = [(datum.weights != 0).astype(np.float32) for datum in batch.data]
     pairs = zip(batch.data, masks, strict=True)
     return [replace(datum, mask=mask, temperature=1.0) for datum, mask in pairs if mask.any()]
 
 
-def _drills(chat: ChatFormat, task: Task, seed: int, count: int) -> list[Datum]:
-    """Pages of short exercises."""
+def _learned(turn: Turn, streams: Sequence[str], right: Correct | None) -> list[Key]:
+    """The credits of a turn that are learned."""
+    if not turn.ok:
+        return [Key(*turn.id, JUDGE)] if GEN in streams and right is None else []
+    wrong = right is not None and right.get(turn.id) == 0
+    return [Key(*turn.id, stream) for stream in streams if not (wrong and stream == GEN)]
+
+
+def _drills(chat: ChatFormat, task: Task, phase: Phase, seed: int) -> list[Datum]:
+    """Pages of short exercises, and ballots, each on a page of its own."""
     if task.name != "sums":
         raise ConfigError(f"drills: task {task.name} has none; leave drills out")
-    head = chat.open([Message("user", "solve")])
-    return [_page(chat, head, drill(task, derive(seed, index))) for index in range(count)]
+    solve, judge = (chat.open([Message("user", word)]) for word in ("solve", "judge"))
+    pages = [(solve, drill(task, derive(seed, index))) for index in range(phase.drills)]
+    pages += [(judge, [ballot(derive(seed, "ballot", index))]) for index in range(phase.ballots)]
+    return [_page(chat, head, exercises) for head, exercises in pages]
 
 
 def _page(chat: ChatFormat, head: IntArray, exercises: Sequence[Exercise]) -> Datum:

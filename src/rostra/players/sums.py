@@ -11,7 +11,7 @@ from rostra.debate.state import State
 from rostra.debate.views import View
 from rostra.seeds import derive, fraction
 from rostra.tasks.grading import boxed
-from rostra.tasks.sums import has_carry, matched, terms, usual_mistake, worked
+from rostra.tasks.sums import compared, has_carry, lines_of, matched, terms, usual_mistake, worked
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +66,14 @@ class SumsTeacher:
         return a + b
 
     def _comparison(self, own: str, peers: dict[int, str], seed: int) -> str:
-        """Neighbours, so that every peer is in a pair and most pairs have several judges."""
-        order = list(peers)
-        lines = []
-        for i, j in zip(order, order[1:], strict=False):
-            if fraction(seed, "misjudges", i, j) < self._careless.misjudges:
-                op = "><="[derive(seed, "op", i, j) % 3]
-            else:
-                better = (peers[i] == own) - (peers[j] == own)
-                op = "=><"[better]
-            lines.append(f"Agent {i}{op}Agent {j}")
-        return "\n".join(lines) or "N/A"
+        verdicts = compared({seat: said == own for seat, said in peers.items()})
+        careless = [
+            (i, "><="[derive(seed, "op", i, j) % 3], j)
+            if fraction(seed, "misjudges", i, j) < self._careless.misjudges
+            else (i, op, j)
+            for i, op, j in verdicts
+        ]
+        return lines_of(careless) or "N/A"
 
     def _formed(self, sections: list[tuple[str, str]], seed: int) -> str:
         parts = [f"<{tag}>{body}</{tag}>" for tag, body in sections]

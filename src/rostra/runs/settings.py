@@ -187,11 +187,15 @@ class EvalSettings:
     """Sampled answers to a question: the k of pass@k and cons@k."""
     debates: int = 32
     """Debates that are played to see how well votes tell right from wrong."""
+    prepared: int = 0
+    """Debates on solutions of the task's teacher, the same each time, with ballots of the policy:
+    in its own debates, the answers to judge change with the policy."""
 
     def __post_init__(self) -> None:
         _at_least("questions", self.questions, 0)
         _at_least("samples", self.samples, 1)
         _at_least("debates", self.debates, 0)
+        _at_least("prepared", self.prepared, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +221,14 @@ class Phase:
     debates: int = 8
     """Debates in a step."""
     drills: int = 0
-    """Documents of exercises in a step."""
+    """Pages of exercises in a step."""
+    ballots: int = 0
+    """Exercises in judging in a step."""
     learning_rate: float = 1e-3
     streams: tuple[str, ...] = ("gen", "judge")
     """What is learned of a debate: solving, judging, or both."""
+    only_right: bool = False
+    """Learn no wrong or malformed solution: it is there for others to judge."""
     path: str = ""
     """stored: a run or a file of transcripts."""
     forgets: float = 0.0
@@ -235,6 +243,7 @@ class Phase:
         _at_least("steps", self.steps, 1)
         _at_least("debates", self.debates, 0)
         _at_least("drills", self.drills, 0)
+        _at_least("ballots", self.ballots, 0)
         for stream in self.streams:
             check_choice("streams", stream, ("gen", "judge"))
         for name in ("forgets", "slips", "malformed", "spoilt", "misjudges", "doubts"):
@@ -242,8 +251,8 @@ class Phase:
                 raise ConfigError(f"{name} = {getattr(self, name)}: a share between 0 and 1")
         if self.kind == "stored" and not self.path:
             raise ConfigError("path: a stored phase needs a run or a file of transcripts")
-        if self.kind == "drill" and not self.drills:
-            raise ConfigError("drills: a drill phase needs at least 1 document in a step")
+        if self.kind == "drill" and not self.drills + self.ballots:
+            raise ConfigError("drills: a drill phase needs at least 1 page or ballot in a step")
         if self.kind != "drill" and not self.debates:
             raise ConfigError(f"debates: a {self.kind} phase needs at least 1 debate in a step")
 

@@ -4,6 +4,7 @@ On a question with a carry, the usual wrong answer forgets it: 17 + 24 = 31. Whe
 likely answer, the most common answer of many is wrong, and a plain vote on answers cannot help.
 """
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from random import Random
 
@@ -54,6 +55,23 @@ def matched(said: str, mine: str) -> str:
     return f"{said}={mine} {'yes' if said == mine else 'no'}"
 
 
+def compared(right: Mapping[int, bool]) -> list[tuple[int, str, int]]:
+    """Who is better than whom, given whose answer is right: every peer is in a pair. Those who are
+    right come first and beat those who are not; where all are alike, neighbours are equal."""
+    good = [seat for seat, fine in right.items() if fine]
+    bad = [seat for seat, fine in right.items() if not fine]
+    if good and bad:
+        pairs = max(len(good), len(bad))
+        return [(good[i % len(good)], ">", bad[i % len(bad)]) for i in range(pairs)]
+    alike = list(right)
+    return [(i, "=", j) for i, j in zip(alike, alike[1:], strict=False)]
+
+
+def lines_of(verdicts: Sequence[tuple[int, str, int]]) -> str:
+    """Comparisons, as they are written in drills and ballots."""
+    return "\n".join(f"Agent {i}{op}Agent {j}" for i, op, j in verdicts)
+
+
 def drill(task: Task, seed: int, count: int = 32) -> list[Exercise]:
     """A page of short exercises: sums worked right, and answers that are the same or are not."""
     random = Random(seed)
@@ -70,3 +88,18 @@ def drill(task: Task, seed: int, count: int = 32) -> list[Exercise]:
         page.append(Exercise(asked, f" {verdict}", "\n"))
     random.shuffle(page)
     return page
+
+
+def ballot(seed: int) -> Exercise:
+    """From who agrees with a judge to who is better than whom. It stands alone: among other
+    verdicts on one page it is hardly learned."""
+    random = Random(seed)
+    mine = random.randrange(60)
+    said = {
+        seat: mine if random.random() < 0.5 else random.randrange(60)
+        for seat in random.sample(range(5), random.randint(2, 4))
+    }
+    marks = [f"Agent {seat}:{matched(str(answer), str(mine))}" for seat, answer in said.items()]
+    verdicts = compared({seat: answer == mine for seat, answer in said.items()})
+    asked = "\n".join([f"<evaluation>\\boxed{{{mine}}}", *marks]) + "</evaluation><comparison>"
+    return Exercise(asked, lines_of(verdicts), "</comparison>")

@@ -24,6 +24,7 @@ _VOTES = {
 }
 _DEBATE = {
     "debate/vote_truth_accuracy": "for the right answer, held out",
+    "prepared/vote_truth_accuracy": "for the right one of prepared answers",
     "debate/ties_on_equal": "ties on equal answers, held out",
 }
 _FORM = {"parse_error": "malformed", "v2/missing_comparisons": "no comparisons"}

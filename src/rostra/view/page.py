@@ -78,6 +78,7 @@ _MEASURES = {
     "eval/direct/greedy_mode_wrong": "Greedy answers right, where the mode was wrong",
     "eval/direct/format": "Answers in the form asked for",
     "eval/debate/vote_truth_accuracy": "Votes for the right answer",
+    "eval/prepared/vote_truth_accuracy": "Votes for the right one of prepared answers",
     "eval/debate/ties_on_equal": "Ties on equal answers",
 }
 _SHARES = ("pass@", "cons@", "vote@", "avg@")
