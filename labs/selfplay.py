@@ -1,9 +1,9 @@
 """Does a policy get better from its peers' votes alone? Self-play in the world of sums.
 
-One base model; from it, for every seed, a warm start, and from that self-play by peer-v2, by its
-two controls (coin: the direction of every vote is a coin flip; plurality: solutions are paid for
-being common), and by peer-v1 with both of its rewards. Everything is measured on held-out
-questions, before and after.
+One base model for each generation; from it, for every seed, a warm start, and from that self-play
+by peer-v2, by its two controls (coin: the direction of every vote is a coin flip; plurality:
+solutions are paid for being common), and by peer-v1 with both of its rewards. Everything is
+measured on held-out questions, before and after.
 
     python labs/selfplay.py            # runs what is missing, writes labs/results/selfplay.*
     python labs/selfplay.py --seeds 5
@@ -54,12 +54,14 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--runs", type=Path, default=HERE / "runs" / "selfplay")
     given = options.parse_args()
-    finish("base-sums", [f"folder={given.runs}/base-sums"])
+    base = f"{given.runs}/base-sums"
+    finish("base-sums", [f"folder={base}"])
+    finish("base-sums-v1", [f"folder={base}-v1", f"model.start={base}"])
     for arm, (warm, recipe, settings) in ARMS.items():
         for seed in range(given.seeds):
             start, own = given.runs / f"{warm}-{seed}", place(given.runs, arm, seed)
-            base = f"model.start={given.runs}/base-sums"
-            finish(warm, [f"folder={start}", f"seed={seed}", base])
+            begin = f"model.start={given.runs / warm.replace('warm', 'base')}"
+            finish(warm, [f"folder={start}", f"seed={seed}", begin])
             finish(recipe, [f"folder={own}", f"seed={seed}", f"model.start={start}", *settings])
     found: dict[str, list[dict]] = {arm: [] for arm in ARMS}
     for arm in ARMS:
