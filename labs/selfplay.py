@@ -7,6 +7,7 @@ measured on held-out questions, before and after.
 
     python labs/selfplay.py            # runs what is missing, writes labs/results/selfplay.*
     python labs/selfplay.py --seeds 5
+    python labs/selfplay.py --only v1  # a second process can work beside the first
 """
 
 import argparse
@@ -52,17 +53,21 @@ ROWS = {
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--only", default="", help="run arms whose name has this, write nothing")
     options.add_argument("--runs", type=Path, default=HERE / "runs" / "selfplay")
     given = options.parse_args()
     base = f"{given.runs}/base-sums"
     finish("base-sums", [f"folder={base}"])
     finish("base-sums-v1", [f"folder={base}-v1", f"model.start={base}"])
-    for arm, (warm, recipe, settings) in ARMS.items():
+    chosen = {arm: parts for arm, parts in ARMS.items() if given.only in arm}
+    for arm, (warm, recipe, settings) in chosen.items():
         for seed in range(given.seeds):
             start, own = given.runs / f"{warm}-{seed}", place(given.runs, arm, seed)
             begin = f"model.start={given.runs / warm.replace('warm', 'base')}"
             finish(warm, [f"folder={start}", f"seed={seed}", begin])
             finish(recipe, [f"folder={own}", f"seed={seed}", f"model.start={start}", *settings])
+    if given.only:
+        return
     found: dict[str, list[dict]] = {arm: [] for arm in ARMS}
     for arm in ARMS:
         for seed in range(given.seeds):

@@ -13,6 +13,7 @@ from rich.console import Console
 from rostra.engines.chat import ChatFormat
 from rostra.evals.held_out import evaluate
 from rostra.learn.evaluator import Evaluation, Evaluator, Progress
+from rostra.learn.loop import Loop
 from rostra.learn.selfplay import SelfPlay
 from rostra.learn.setup import check_start, make_engine, make_task
 from rostra.learn.stop import Stopped
@@ -85,7 +86,7 @@ def make_evaluator(recipe: Recipe, task: Task, chat: ChatFormat) -> Evaluator | 
     return measure
 
 
-async def _until_stopped(run: SelfPlay | WarmStart, shown: Display) -> None:
+async def _until_stopped(run: Loop, shown: Display) -> None:
     """Runs; Ctrl-C once stops at the next good moment, twice at once."""
     loop = asyncio.get_running_loop()
     this = asyncio.current_task()

@@ -25,7 +25,8 @@ from rostra.engines.training import Adam, Loss, Trainer
 from rostra.learn.alarms import Alarms
 from rostra.learn.evaluator import Evaluator
 from rostra.learn.lesson import Lesson, learn_from
-from rostra.learn.stop import Stop, Stopped
+from rostra.learn.loop import Loop
+from rostra.learn.stop import Stopped
 from rostra.learn.update import Update, submit
 from rostra.players.model import ModelPlayer
 from rostra.rewards.advantages import RoleBaseline
@@ -47,7 +48,7 @@ class Sampled:
     seconds: float = 0.0
 
 
-class SelfPlay:
+class SelfPlay(Loop):
     """One run of self-play."""
 
     def __init__(
@@ -60,19 +61,11 @@ class SelfPlay:
         evaluator: Evaluator | None = None,
         trackers: Sequence[Tracker] = (),
     ) -> None:
-        self.recipe = recipe
-        self.task = task
-        self.engine = engine
-        self.folder = folder
-        self.display = display
-        self.evaluator = evaluator
-        self.trackers = trackers
-        self.stop = Stop()
+        super().__init__(recipe, task, engine, folder, display, evaluator, trackers)
         self._baseline = RoleBaseline()
         self._alarms = Alarms()
         self._ahead: dict[int, asyncio.Task[Sampled]] = {}
         self._mode_wrong: tuple[str, ...] | None = None
-        self._step = 0
 
     async def run(self) -> None:
         """From the last checkpoint, or from the beginning, to the last step."""
@@ -206,31 +199,9 @@ class SelfPlay:
         train = self.recipe.train
         every = train.eval_every
         due = step in (0, train.steps) or (every > 0 and step % every == 0)
-        if not due or self.evaluator is None:
-            return
-        began = time.monotonic()
-        evaluating = asyncio.ensure_future(
-            self.evaluator(
-                ModelPlayer(sampler, self.engine.chat),
-                derive(self.recipe.seed, "eval", step),
-                self._mode_wrong,
-                lambda done, total: self.display.phase("evaluating", done, total),
-            )
-        )
-        found = await self.stop.watch(evaluating, step)
-        if self._mode_wrong is None:
+        found = await self._evaluate(sampler, step, self._mode_wrong) if due else None
+        if found and self._mode_wrong is None:
             self._mode_wrong = found.wrong
-        seconds = {"time/evaluation": time.monotonic() - began}
-        self.folder.add_metrics({"step": step, "kind": "eval", **found.metrics, **seconds})
-        self.display.step(found.metrics, step=step, steps=train.steps)
-        for tracker in self.trackers:
-            tracker.log(found.metrics, step)
-
-    def _log(self, step: int, metrics: Mapping[str, float]) -> None:
-        self.folder.add_metrics({"step": step, "kind": "train", **metrics})
-        self.display.step(metrics, step=step + 1, steps=self.recipe.train.steps)
-        for tracker in self.trackers:
-            tracker.log(metrics, step)
 
     def _ring(self, step: int, metrics: Mapping[str, float]) -> None:
         for alarm in self._alarms.feed(metrics, step):

@@ -27,9 +27,9 @@ from rostra.engines.training import Adam, Datum, Trainer
 from rostra.errors import ConfigError
 from rostra.learn.evaluator import Evaluator
 from rostra.learn.lesson import marks_of
-from rostra.learn.stop import Stop, Stopped
+from rostra.learn.loop import Loop
+from rostra.learn.stop import Stopped
 from rostra.learn.update import Update, submit
-from rostra.players.model import ModelPlayer
 from rostra.players.shop import ShopTeacher
 from rostra.players.spoken import SpokenPlayer, Words
 from rostra.players.sums import Carelessness, SumsTeacher
@@ -69,7 +69,7 @@ class _Place:
     """Steps of the phase before it."""
 
 
-class WarmStart:
+class WarmStart(Loop):
     """One run of a warm start."""
 
     def __init__(
@@ -82,16 +82,8 @@ class WarmStart:
         evaluator: Evaluator | None = None,
         trackers: Sequence[Tracker] = (),
     ) -> None:
-        self.recipe = recipe
-        self.task = task
-        self.engine = engine
-        self.folder = folder
-        self.display = display
-        self.evaluator = evaluator
-        self.trackers = trackers
-        self.stop = Stop()
+        super().__init__(recipe, task, engine, folder, display, evaluator, trackers)
         self._stored: dict[int, list[Transcript]] = {}
-        self._step = 0
         self._flying: deque[_Begun] = deque()
         self._landed = 0.0
 
@@ -116,7 +108,8 @@ class WarmStart:
                     await self._land()
                     await self._save(trainer)
             await self._land()
-            await self._evaluate(trainer)
+            if self.evaluator:
+                await self._evaluate(await trainer.sampler(), self._step)
             await self._save(trainer)
         except Stopped:
             await self._land()
@@ -206,26 +199,6 @@ class WarmStart:
             return (await play([debate], player)).transcripts[0]
 
         return list(await asyncio.gather(*map(again, chosen)))
-
-    async def _evaluate(self, trainer: Trainer) -> None:
-        if self.evaluator is None:
-            return
-        player = ModelPlayer(await trainer.sampler(), self.engine.chat)
-        seed = derive(self.recipe.seed, "eval", self._step)
-
-        def progress(done: int, total: int) -> None:
-            self.display.phase("evaluating", done, total)
-
-        evaluating = asyncio.ensure_future(self.evaluator(player, seed, None, progress))
-        found = await self.stop.watch(evaluating, self._step)
-        self.folder.add_metrics({"step": self._step, "kind": "eval", **found.metrics})
-        self.display.step(found.metrics, step=self._step, steps=self.recipe.steps)
-
-    def _log(self, step: int, metrics: Mapping[str, float]) -> None:
-        self.folder.add_metrics({"step": step, "kind": "train", **metrics})
-        self.display.step(metrics, step=step + 1, steps=self.recipe.steps)
-        for tracker in self.trackers:
-            tracker.log(metrics, step)
 
     async def _save(self, trainer: Trainer) -> None:
         self.display.phase("saving", 0, 0)
