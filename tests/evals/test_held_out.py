@@ -358,3 +358,27 @@ def test_progress_reaches_its_end_with_prepared_solutions_too():
     )
     asyncio.run(work)
     assert seen[-1] == (3 * 10 + 2 * 10 + 2 * 10,) * 2
+
+
+def test_where_agents_speak_one_after_the_other_only_the_first_answers_alone():
+    """The others never open a debate: alone, they would be asked what they were never asked."""
+    heard: list[int] = []
+
+    def count(question: str, seat: int, greedy: bool) -> str:
+        heard.append(seat)
+        return RIGHT
+
+    seen: list[tuple[int, int]] = []
+    metrics = asyncio.run(
+        evaluate(
+            player(count),
+            task(3),
+            peer_v1(agents=5, rounds=1),
+            EvalSettings(3, 4, 0),
+            3,
+            progress=lambda done, total: seen.append((done, total)),
+        )
+    ).metrics
+    assert heard == [0] * 3 * (4 + 1)
+    assert seen[-1] == (15, 15)
+    assert metrics["eval/direct/pass@4"] == metrics["eval/direct/greedy"] == 1.0

@@ -1,6 +1,6 @@
 """Direct answers and debates on held-out questions.
 
-direct     every seat answers alone: sampled at temperature 1, and greedily
+direct     whoever opens a debate answers alone: sampled at temperature 1, and greedily
 debate     whole debates: do votes tell right from wrong?
 prepared   ballots on given solutions, the same each time: does it judge better than before?
 
@@ -98,8 +98,9 @@ class _Counter:
         self._progress = progress
         self._done = 0
         turns = sum(len(slot.seats) for slot in rules.protocol().slots)
-        sampled = -(-settings.samples // rules.agents) * rules.agents
-        self._total = len(questions) * (sampled + rules.agents)
+        openers = len(rules.protocol().slots[0].seats)
+        sampled = -(-settings.samples // openers) * openers
+        self._total = len(questions) * (sampled + openers)
         self._total += min(settings.debates, len(questions)) * turns
         self._total += min(settings.prepared, len(questions)) * turns * staged
 
@@ -112,23 +113,27 @@ class _Counter:
 def _direct(
     rules: PeerRules, questions: Sequence[Question], temperature: float, seed: int, samples: int
 ) -> list[Debate]:
-    """Every seat answers alone, as it would open a debate; often enough for so many samples."""
+    """Whoever opens a debate answers alone, often enough for so many samples."""
     protocol = direct_protocol(rules, temperature)
+    times = -(-samples // len(protocol.slots[0].seats))
     return [
         Debate(question, protocol, derive(seed, "direct", question.id, time))
         for question in questions
-        for time in range(-(-samples // rules.agents))
+        for time in range(times)
     ]
 
 
 def direct_protocol(rules: PeerRules, temperature: float) -> Protocol:
-    """The opening of a debate and nothing else: all seats at once, none sees another."""
+    """The opening of a debate and nothing else. Where all speak at once this is every seat; where
+    they speak one after the other, only the first ever answers alone."""
     protocol = rules.protocol()
-    everybody = tuple(range(rules.agents))
     seats = tuple(replace(seat, temperature=temperature) for seat in protocol.seats)
-    opening = replace(protocol.slots[0], seats=everybody)
     return replace(
-        protocol, seats=seats, slots=(opening,), malformed="mask", ends_on_consensus=False
+        protocol,
+        seats=seats,
+        slots=protocol.slots[:1],
+        malformed="mask",
+        ends_on_consensus=False,
     )
 
 

@@ -209,7 +209,9 @@ def dumps(transcript: Transcript) -> str:
     """A transcript as one line of JSON."""
     data = to_data(transcript)
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    if any("\ud800" <= c <= "\udfff" for c in text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
         # Half a character, as some models write it, fits into a file only as an escape.
         text = json.dumps(data, separators=(",", ":"))
     return text
