@@ -250,3 +250,15 @@ def test_the_same_debate_is_said_in_the_same_words() -> None:
 def test_there_are_questions_of_both_kinds_in_these_debates() -> None:
     kinds = {has_carry(*terms(q.prompt)) for q in sums().draw(0, 0, 40)}
     assert kinds == {True, False}
+
+
+def test_a_teacher_without_early_votes_judges_in_ballots_only() -> None:
+    rules = peer_v1(agents=4, rounds=1, closing_ballot=True)
+    words = SumsTeacher(Carelessness(slips=0.5), early_votes=False)
+    debate = played(Debate.peer(CARRY, rules, 1), SpokenPlayer(words, ByteChat()))
+    speeches = [turn for turn in debate.turns if debate.kind(turn) == "speak"]
+    assert [turn.section("evaluation") for turn in speeches] == ["N/A"] * 4
+    assert {debate.kind(turn) for turn in debate.turns if debate.ballots[turn.id].votes} == {
+        "ballot"
+    }
+    assert len(debate.votes) >= 8

@@ -26,7 +26,7 @@ from rostra.runs.settings import Phase, Recipe
 from rostra.runs.trackers import open_trackers
 from rostra.tasks.task import Task
 
-HALF_RIGHT = Phase(forgets=0.5, slips=0.25)
+HALF_RIGHT = Phase(forgets=0.5, slips=0.25, early_votes=False)
 """Whose solutions are judged where `eval.prepared` asks for it."""
 
 

@@ -225,7 +225,7 @@ def teacher(task: Task, phase: Phase) -> Words:
     )
     match task.name:
         case "sums":
-            return SumsTeacher(careless)
+            return SumsTeacher(careless, early_votes=phase.early_votes)
         case "shop":
             return ShopTeacher(careless)
         case _:

@@ -35,15 +35,17 @@ class Carelessness:
 class SumsTeacher:
     """Speaks for every seat."""
 
-    def __init__(self, careless: Carelessness) -> None:
+    def __init__(self, careless: Carelessness, *, early_votes: bool = True) -> None:
         self._careless = careless
+        self._early_votes = early_votes
 
     def __call__(self, state: State, view: View) -> str:
         slot = state.protocol.slots[view.slot]
         seed = derive(state.turn_seed(view.seat), "teacher")
         a, b = terms(state.question.prompt)
         own = self._answer(a, b, derive(seed, "second")) if self._doubts(seed) else a + b
-        peers = _peers(state, view)
+        judges = slot.kind == "ballot" or self._early_votes
+        peers = _peers(state, view) if judges else {}
         agree = all(said == str(own) for said in peers.values())
         bodies = {
             "solution": f"\\boxed{{{self._answer(a, b, derive(seed, 'first'))}}}",

@@ -229,6 +229,8 @@ class Phase:
     """What is learned of a debate: solving, judging, or both."""
     only_right: bool = False
     """Learn no wrong or malformed solution: it is there for others to judge."""
+    early_votes: bool = True
+    """Whether the teacher compares in speeches too, and not only in ballots."""
     path: str = ""
     """stored: a run or a file of transcripts."""
     forgets: float = 0.0
