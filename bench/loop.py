@@ -1,23 +1,32 @@
 """Where a loop spends its time, and what overlapping buys.
 
-share    self-play on toy-sums and on smollm2: wall time in sampling, training and everything else
+share    self-play on toy-sums and on smollm2: wall time in sampling, training and everything else,
+         and how much of it the engine is at work; the rest is what Rostra costs
 async    sync against async on an engine with latency: rehearsed words, real gradients, and calls
          that take as long as they would over a network
 
-    python bench/loop.py [--only share|async] [--steps 3]
+    python bench/loop.py [--only share|async] [--steps 3] [--start runs/smollm2-warm]
+
+Without --start, the warm start of smollm2 is made first, which takes minutes.
 """
 
 import argparse
 import asyncio
+import functools
 import io
 import json
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from machine import describe
 from rich.console import Console
 
+from rostra.cli.running import carry_out
+from rostra.engines.local.scheduler import Scheduler
+from rostra.engines.local.worker import Worker
 from rostra.engines.scripted import ScriptedEngine
 from rostra.learn.selfplay import SelfPlay
 from rostra.learn.setup import make_engine, make_task
@@ -106,20 +115,57 @@ def run(recipe, engine, folder: Path) -> tuple[float, list[dict]]:
     return seconds, read_lines(folder / "metrics.jsonl")
 
 
-def share(name: str, settings: list[str], scratch: Path) -> dict:
-    """The shares of sampling, training and the rest in the wall time of the steps."""
+@contextmanager
+def timed(*methods: tuple[type, str]) -> Iterator[list[float]]:
+    """The seconds that some methods take while this goes on."""
+    total, originals = [0.0], [getattr(owner, name) for owner, name in methods]
+
+    def counted(original):
+        @functools.wraps(original)
+        def method(*arguments):
+            began = time.perf_counter()
+            try:
+                return original(*arguments)
+            finally:
+                total[0] += time.perf_counter() - began
+
+        return method
+
+    for (owner, name), original in zip(methods, originals, strict=True):
+        setattr(owner, name, counted(original))
+    try:
+        yield total
+    finally:
+        for (owner, name), original in zip(methods, originals, strict=True):
+            setattr(owner, name, original)
+
+
+def share(name: str, start: Path, settings: list[str], scratch: Path) -> dict:
+    """The shares of sampling, training and the rest in the wall time of the steps, and of the work
+    of the engine's thread in the wall time of the whole loop."""
     folder = scratch / name
-    recipe = read_recipe(find_recipe(name), [f"folder={folder}", "model.start=", *settings])
-    _, lines = run(recipe, make_engine(recipe, folder / "checkpoints"), folder)
-    lines = lines[1:] or lines  # the first step warms caches up
+    recipe = read_recipe(find_recipe(name), [f"folder={folder}", f"model.start={start}", *settings])
+    engine = make_engine(recipe, folder / "checkpoints")
+    with timed((Scheduler, "step"), (Worker, "_advance")) as busy:
+        seconds, lines = run(recipe, engine, folder)
     total = sum(line["seconds"] for line in lines)
     found = {
         part: sum(line[f"time/{part}"] for line in lines) / total
         for part in ("sampling", "training", "other")
     }
+    found["engine at work"] = busy[0] / seconds
     found |= {"seconds a step": total / len(lines), "steps": len(lines)}
     found["tokens/s"] = sum(line["tokens"] for line in lines) / total
+    found["skipped"] = sum(line["skipped"] for line in lines)
     return found
+
+
+def smollm2_start(scratch: Path) -> Path:
+    """Untrained, it never finds the form of a debate, and there is nothing to learn from."""
+    folder = scratch / "smollm2-warm"
+    recipe = read_recipe(find_recipe("smollm2-warm"), [f"folder={folder}", "eval.questions=0"])
+    carry_out(recipe, Console(stderr=True), resume=False, overwrite=True)
+    return folder
 
 
 def overlap(scratch: Path, steps: int = 20) -> list[dict]:
@@ -155,6 +201,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--only", choices=["share", "async"])
     options.add_argument("--steps", type=int, default=3, help="steps of smollm2")
+    options.add_argument("--start", type=Path, help="a warm start of smollm2 that was made before")
     given = options.parse_args()
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     found["machine"] = describe()
@@ -162,11 +209,14 @@ def main() -> None:
         scratch = Path(folder)
         if given.only != "async":
             quick = ["eval.questions=0", "save_every=1000"]
-            small = share("peer-v2-sums", ["steps=6", *quick], scratch)
-            large = share("smollm2", [f"steps={given.steps}", *quick], scratch)
+            sums = find_recipe("warm-sums").parent / "weights" / "sums"
+            small = share("peer-v2-sums", sums, ["steps=8", *quick], scratch)
+            start = given.start or smollm2_start(scratch)
+            large = share("smollm2", start, [f"steps={given.steps}", *quick], scratch)
             found["share"] = {"toy-sums": small, "smollm2": large}
             for name, row in found["share"].items():
-                parts = "  ".join(f"{k} {row[k]:.1%}" for k in ("sampling", "training", "other"))
+                shown = ("sampling", "training", "other", "engine at work")
+                parts = "  ".join(f"{part} {row[part]:.1%}" for part in shown)
                 print(f"{name:10} {parts}  {row['seconds a step']:.2f} s a step")
         if given.only != "share":
             found["async"] = overlap(scratch)

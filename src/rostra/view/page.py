@@ -81,7 +81,7 @@ _MEASURES = {
     "eval/prepared/vote_truth_accuracy": "Votes for the right one of prepared answers",
     "eval/debate/ties_on_equal": "Ties on equal answers",
 }
-_SHARES = ("pass@", "cons@", "vote@", "avg@")
+_SHARES = ("pass@", "cons@", "vote@", "avg@", "greedy_", "format", "decided", "lower_", "first_")
 
 
 def evals(rows: Sequence[Row]) -> str:
