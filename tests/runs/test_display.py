@@ -415,3 +415,32 @@ def test_memory_is_read_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "Path", Nowhere)
     peak = rss()
     assert peak is not None and peak > 5e6
+
+
+EVALUATION = {"eval/direct/greedy": 0.5, "eval/direct/greedy/low": 0.4, "time/evaluation": 30.0}
+
+
+def test_an_evaluation_by_itself_leaves_the_numbers_of_the_last_step_in_sight() -> None:
+    shown = live(10)
+    before = "\n".join(screen(shown))
+    shown.step(EVALUATION, step=10, steps=24)
+    after = "\n".join(screen(shown))
+    assert "eval at 10   direct/greedy 0.50" in after and "/low" not in after
+    kept = [line for line in before.splitlines() if "tokens/s" in line or "votes right" in line]
+    assert kept and all(line in after for line in kept)
+
+
+def test_an_evaluation_is_told_on_a_plain_line_of_its_own() -> None:
+    out = io.StringIO()
+    shown = PlainDisplay(Console(file=out, width=200))
+    shown.start(RunPlan("t", 20, "runs/t"))
+    shown.step(EVALUATION, step=10, steps=20)
+    assert out.getvalue().splitlines()[-1] == "eval at 10  direct/greedy 0.50"
+
+
+def test_the_time_of_an_evaluation_is_no_measure_for_the_steps_to_come() -> None:
+    progress = module.Progress()
+    progress.start(RunPlan("t", 10, "runs/t"), 0.0)
+    progress.step({"seconds": 2.0}, 1, 10, 2.0)
+    progress.step(EVALUATION, 1, 10, 99.0)
+    assert progress.left() == 18.0

@@ -24,9 +24,13 @@ from rostra.runs.panel import (
     fit_part,
     grid_part,
     head_part,
+    known,
+    measures,
     one_line,
+    only_measures,
     rewards_part,
     rss,
+    show,
     sparkline,
     tracks_part,
 )
@@ -35,6 +39,8 @@ Clock = Callable[[], float]
 
 NOTES = 3
 """So many notes stay in sight."""
+MEASURES = 7
+"""So many numbers of an evaluation are on a plain line."""
 PAUSE = 2.0
 """Seconds between two plain lines about the progress of a phase."""
 
@@ -94,6 +100,10 @@ class PlainDisplay(Display):
 
     def step(self, metrics: Metrics, *, step: int, steps: int) -> None:
         self._progress.step(metrics, step, steps, self._clock())
+        if only_measures(metrics):
+            found = list(measures(metrics).items())[:MEASURES]
+            self._line(f"eval at {step}", *(f"{name} {show(known(v))}" for name, v in found))
+            return
         left = [f"eta {duration(self._progress.left())}"] if step < steps else []
         self._line(f"step {step}/{steps}", *facts_part(metrics), *left)
 

@@ -50,6 +50,11 @@ class Progress:
         self.steps, self.began, self.ended = plan.steps, now, now
 
     def step(self, metrics: Metrics, step: int, steps: int, now: float) -> None:
+        if found := measures(metrics):
+            self.evals = (step, found)
+        if only_measures(metrics):  # no step: its time is no measure for the steps to come
+            self.done, self.steps, self.ended = step, steps, now
+            return
         seconds = known(metrics.get("seconds"))
         self.seconds = (*self.seconds, now - self.ended if seconds is None else seconds)[-RECENT:]
         self.done, self.steps, self.ended, self.last = step, steps, now, dict(metrics)
@@ -58,8 +63,6 @@ class Progress:
             name: (*track, value)
             for (name, track), value in zip(self.tracks.items(), values, strict=True)
         }
-        if found := {k.removeprefix("eval/"): v for k, v in metrics.items() if k[:5] == "eval/"}:
-            self.evals = (step, found)
 
     def left(self) -> float | None:
         """Seconds to the end of the run, at the pace of the recent steps."""
@@ -170,6 +173,20 @@ def tracks_part(now: Progress, width: int) -> list[Text]:
             line = Text(name.ljust(13), "dim").append(sparkline(track, width - 29), "cyan")
             lines.append(line.append(f"  {show(values[0])} → {show(values[-1])}"))
     return lines
+
+
+def measures(metrics: Metrics) -> dict[str, float | None]:
+    """What an evaluation found, without the ends of intervals."""
+    return {
+        name.removeprefix("eval/"): value
+        for name, value in metrics.items()
+        if name.startswith("eval/") and not name.endswith(("/low", "/high"))
+    }
+
+
+def only_measures(metrics: Metrics) -> bool:
+    """Whether this is an evaluation, and no step."""
+    return bool(metrics) and all(name.startswith(("eval/", "time/eval")) for name in metrics)
 
 
 def eval_part(now: Progress, width: int) -> list[Text]:
