@@ -24,6 +24,7 @@ from rostra.runs.folder import read_lines
 from rostra.runs.recipe import find_recipe, read_recipe
 
 HERE = Path(__file__).parent
+ENDS = ("before", "after")
 ARMS = {
     "peer-v2": ("warm-sums", "peer-v2-sums", []),
     "coin": ("warm-sums", "peer-v2-sums", ["rewards.control=coin"]),
@@ -74,7 +75,7 @@ def main() -> None:
             folder = place(given.runs, arm, seed)
             found[arm].append({"seed": seed, **result(folder)})
     write(found)
-    print(table(found))
+    print(table(found), contrasts(found), sep="\n")
 
 
 def place(runs: Path, arm: str, seed: int) -> Path:
@@ -136,11 +137,29 @@ def table(found: dict[str, list[dict]]) -> str:
     return "\n".join(lines)
 
 
+def contrasts(found: dict[str, list[dict]]) -> str:
+    """What peer-v2 gained above its controls, paired by seed; and accuracy where form was right."""
+    lines = ["\npeer-v2 above its control, change by change"]
+    for row in ("sampled", "greedy", "greedy, mode was wrong"):
+        for control in ("coin", "plurality"):
+            both = zip(found["peer-v2"], found[control], strict=True)
+            gains = [[run["after"][row] - run["before"][row] for run in pair] for pair in both]
+            mean, half = mean_interval([ours - theirs for ours, theirs in gains])
+            lines.append(f"  {row:24} {control:10} {mean:6.3f} ±{half:.3f}")
+    lines.append("\nsampled, of replies in the right form")
+    for arm, runs in found.items():
+        shares = [[run[at]["sampled"] / run[at]["format"] for run in runs] for at in ENDS]
+        cells = [f"{mean:6.3f} ±{half:.3f}" for mean, half in map(mean_interval, shares)]
+        lines.append(f"  {arm:24} {cells[0]}  -> {cells[1]}")
+    return "\n".join(lines)
+
+
 def write(found: dict[str, list[dict]]) -> None:
     results = HERE / "results"
     results.mkdir(exist_ok=True)
     (results / "selfplay.json").write_text(json.dumps(found, indent=1) + "\n")
-    (results / "selfplay.txt").write_text(table(found).lstrip() + "\n")
+    text = f"{table(found)}\n{contrasts(found)}\n".lstrip()
+    (results / "selfplay.txt").write_text(text)
     plot(found, results / "selfplay.png")
 
 
