@@ -449,3 +449,10 @@ def test_an_update_that_fails_leaves_nothing_behind_and_the_checkpoint_before_it
     assert [line["step"] for line in metrics(chosen)] == [0, 1, 2, 3]
     perform(chosen, resume=True)
     assert [line["step"] for line in metrics(chosen)] == list(range(6))
+
+
+def test_prepared_solutions_without_a_ballot_to_judge_them_in_are_refused(tmp_path):
+    rules = replace(RULES, closing_ballot=False)
+    chosen = warm(tmp_path, DEBATES, protocol=rules, eval=EvalSettings(2, 4, 1, prepared=2))
+    with pytest.raises(ConfigError, match="eval.prepared: needs protocol.closing_ballot"):
+        perform(chosen)

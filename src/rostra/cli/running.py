@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from rostra.engines.chat import ChatFormat
+from rostra.errors import ConfigError
 from rostra.evals.held_out import evaluate
 from rostra.learn.evaluator import Evaluation, Evaluator, Progress
 from rostra.learn.loop import Loop
@@ -65,6 +66,8 @@ def make_evaluator(recipe: Recipe, task: Task, chat: ChatFormat) -> Evaluator | 
         return None
     speaker = None
     if recipe.eval.prepared:
+        if not recipe.protocol.closing_ballot:
+            raise ConfigError("eval.prepared: needs protocol.closing_ballot = true, to judge in")
         speaker = SpokenPlayer(teacher(task, HALF_RIGHT), chat)
 
     async def measure(

@@ -4,6 +4,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rostra.engines.engine import Engine
 from rostra.engines.sampling import Sampler
@@ -18,29 +19,20 @@ from rostra.seeds import derive
 from rostra.tasks.task import Task
 
 
+@dataclass
 class Loop(ABC):
     """One run of a recipe."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        task: Task,
-        engine: Engine,
-        folder: RunFolder,
-        display: Display,
-        evaluator: Evaluator | None = None,
-        trackers: Sequence[Tracker] = (),
-    ) -> None:
-        self.recipe = recipe
-        self.task = task
-        self.engine = engine
-        self.folder = folder
-        self.display = display
-        self.evaluator = evaluator
-        self.trackers = trackers
-        self.stop = Stop()
-        self._step = 0
-        """Steps that are done."""
+    recipe: Recipe
+    task: Task
+    engine: Engine
+    folder: RunFolder
+    display: Display
+    evaluator: Evaluator | None = None
+    trackers: Sequence[Tracker] = ()
+    stop: Stop = field(default_factory=Stop, init=False)
+    _step: int = field(default=0, init=False)
+    """Steps that are done."""
 
     @abstractmethod
     async def run(self) -> None:

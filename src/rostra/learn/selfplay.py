@@ -14,26 +14,22 @@ update for each batch.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from rostra.arena import Debate, Heard, Played, play
 from rostra.debate.transcript import Transcript
-from rostra.engines.engine import Engine
 from rostra.engines.sampling import Sampler
 from rostra.engines.training import Adam, Loss, Trainer
 from rostra.learn.alarms import Alarms
-from rostra.learn.evaluator import Evaluator
 from rostra.learn.lesson import Lesson, learn_from
 from rostra.learn.loop import Loop
 from rostra.learn.stop import Stopped
 from rostra.learn.update import Update, submit
 from rostra.players.model import ModelPlayer
 from rostra.rewards.advantages import RoleBaseline
-from rostra.runs.display import Display
-from rostra.runs.folder import Checkpoint, RunFolder, checkpoint_name, read_ahead, weights_name
+from rostra.runs.folder import Checkpoint, checkpoint_name, read_ahead, weights_name
 from rostra.runs.settings import Recipe
-from rostra.runs.trackers import Tracker
 from rostra.seeds import derive
 from rostra.tasks.task import Task
 
@@ -48,24 +44,14 @@ class Sampled:
     seconds: float = 0.0
 
 
+@dataclass
 class SelfPlay(Loop):
     """One run of self-play."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        task: Task,
-        engine: Engine,
-        folder: RunFolder,
-        display: Display,
-        evaluator: Evaluator | None = None,
-        trackers: Sequence[Tracker] = (),
-    ) -> None:
-        super().__init__(recipe, task, engine, folder, display, evaluator, trackers)
-        self._baseline = RoleBaseline()
-        self._alarms = Alarms()
-        self._ahead: dict[int, asyncio.Task[Sampled]] = {}
-        self._mode_wrong: tuple[str, ...] | None = None
+    _baseline: RoleBaseline = field(default_factory=RoleBaseline, init=False)
+    _alarms: Alarms = field(default_factory=Alarms, init=False)
+    _ahead: dict[int, asyncio.Task[Sampled]] = field(default_factory=dict, init=False)
+    _mode_wrong: tuple[str, ...] | None = field(default=None, init=False)
 
     async def run(self) -> None:
         """From the last checkpoint, or from the beginning, to the last step."""

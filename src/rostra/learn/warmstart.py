@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +21,9 @@ from rostra.debate.turn import Turn, TurnId
 from rostra.debate.views import View
 from rostra.engines.arrays import IntArray
 from rostra.engines.chat import ChatFormat, Message
-from rostra.engines.engine import Engine
 from rostra.engines.schedules import Schedule
 from rostra.engines.training import Adam, Datum, Trainer
 from rostra.errors import ConfigError
-from rostra.learn.evaluator import Evaluator
 from rostra.learn.lesson import marks_of
 from rostra.learn.loop import Loop
 from rostra.learn.stop import Stopped
@@ -36,10 +34,8 @@ from rostra.players.sums import Carelessness, SumsTeacher
 from rostra.rewards.advantages import Key
 from rostra.rewards.score import Correct
 from rostra.rewards.streams import GEN, JUDGE
-from rostra.runs.display import Display
-from rostra.runs.folder import RunFolder, weights_name
-from rostra.runs.settings import Phase, Recipe
-from rostra.runs.trackers import Tracker
+from rostra.runs.folder import weights_name
+from rostra.runs.settings import Phase
 from rostra.runs.transcripts import read_transcripts
 from rostra.seeds import derive
 from rostra.tasks.sums import ballot, drill
@@ -69,23 +65,14 @@ class _Place:
     """Steps of the phase before it."""
 
 
+@dataclass
 class WarmStart(Loop):
     """One run of a warm start."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        task: Task,
-        engine: Engine,
-        folder: RunFolder,
-        display: Display,
-        evaluator: Evaluator | None = None,
-        trackers: Sequence[Tracker] = (),
-    ) -> None:
-        super().__init__(recipe, task, engine, folder, display, evaluator, trackers)
-        self._stored: dict[int, list[Transcript]] = {}
-        self._flying: deque[_Begun] = deque()
-        self._landed = 0.0
+    _stored: dict[int, list[Transcript]] = field(default_factory=dict, init=False)
+    _flying: deque[_Begun] = field(default_factory=deque, init=False)
+    _landed: float = field(default=0.0, init=False)
+    """When the last update was over."""
 
     async def run(self) -> None:
         """From the last checkpoint, or from the beginning, to the end of the last phase. The next
