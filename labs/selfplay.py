@@ -103,10 +103,18 @@ def result(folder: Path) -> dict:
             row: [[line["step"], line.get(key)] for line in evals] for row, key in ROWS.items()
         },
         "judge reward": [train[i].get("reward/judge/mean") for i in (0, -1)],
+        "decided votes": [
+            mean_of(part, "health/decided_votes") for part in (train[:6], train[-6:])
+        ],
         "seconds": sum(line["seconds"] for line in train),
         "skipped": sum(line["skipped"] for line in train),
         "failed": sum(line["debates/failed"] for line in train),
     }
+
+
+def mean_of(lines: list[dict], key: str) -> float | None:
+    known = [line[key] for line in lines if line.get(key) is not None]
+    return float(np.mean(known)) if known else None
 
 
 def mean_interval(values: list[float | None]) -> tuple[float, float]:
@@ -146,6 +154,11 @@ def contrasts(found: dict[str, list[dict]]) -> str:
             gains = [[run["after"][row] - run["before"][row] for run in pair] for pair in both]
             mean, half = mean_interval([ours - theirs for ours, theirs in gains])
             lines.append(f"  {row:24} {control:10} {mean:6.3f} ±{half:.3f}")
+    lines.append("\nvotes that take a side, in the first six steps and in the last six")
+    for arm, runs in found.items():
+        ends = [mean_interval([run["decided votes"][at] for run in runs]) for at in (0, 1)]
+        cells = [f"{mean:6.3f} ±{half:.3f}" for mean, half in ends]
+        lines.append(f"  {arm:24} {cells[0]}  -> {cells[1]}")
     lines.append("\nsampled, of replies in the right form")
     for arm, runs in found.items():
         shares = [[run[at]["sampled"] / run[at]["format"] for run in runs] for at in ENDS]

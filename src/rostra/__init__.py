@@ -37,6 +37,10 @@ _SURFACE = {
     "datums": "rostra.credit.datums",
     "read_transcripts": "rostra.runs.transcripts",
     "write_transcript": "rostra.runs.transcripts",
+    "Answer": "rostra.evals.answering",
+    "answer": "rostra.evals.answering",
+    "answer_async": "rostra.evals.answering",
+    "answer_many": "rostra.evals.answering",
 }
 """The public names and where they live. Imported on first use, so `import rostra` costs nothing."""
 

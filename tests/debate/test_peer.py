@@ -272,3 +272,14 @@ def test_a_stop_before_the_last_section_is_warned_about() -> None:
     assert warning.startswith("stop holds </solution>, which cuts every reply off")
     assert peer_v2(stop=("</comparison>",)).warnings() == []
     assert peer_v2(stop=(7,)).warnings() == []
+
+
+def test_the_opening_is_the_first_slot_alone_and_nothing_ends_it_early() -> None:
+    rules = peer_v1(agents=4, stop_on_agreement=0.5, temperature=0.7)
+    opening = rules.opening()
+    assert [(slot.round, slot.seats) for slot in opening.slots] == [(0, (0,))]
+    assert (opening.ends_on_consensus, opening.ends_on_agreement) == (False, 0)
+    assert opening.malformed == "mask"
+    assert {seat.temperature for seat in opening.seats} == {0.7}
+    assert {seat.temperature for seat in peer_v2().opening(0.0).seats} == {0.0}
+    assert peer_v2(agents=4).opening().slots[0].seats == (0, 1, 2, 3)

@@ -10,12 +10,12 @@ from rostra.debate.peer import PeerRules, peer_v1
 from rostra.debate.state import State
 from rostra.debate.views import View
 from rostra.errors import EngineError
-from rostra.evals.held_out import direct_protocol, evaluate
+from rostra.evals.held_out import evaluate
 from rostra.learn.evaluator import Evaluation
 from rostra.players.player import Player, Reply
 from rostra.players.scripted import ScriptedPlayer
 from rostra.runs.settings import EvalSettings
-from rostra.tasks.grading import same_integer
+from rostra.tasks.grading import Integers
 from rostra.tasks.question import Question
 from rostra.tasks.shop import shop
 from rostra.tasks.sums import sums
@@ -32,7 +32,7 @@ Answer = Callable[[str, int, bool], str | None]
 def task(count: int = 6) -> Task:
     """Questions q0, q1, ...; every answer is 7, and the first two are hard."""
     held = [Question(f"q{i}", f"q{i}", RIGHT, metadata={"hard": i < 2}) for i in range(count)]
-    return Task("known", [Question("t", "t", RIGHT)], held, same_integer)
+    return Task("known", [Question("t", "t", RIGHT)], held, Integers())
 
 
 def player(answer: Answer, votes: Callable[[str, int], str] = lambda q, seat: "N/A") -> Player:
@@ -132,8 +132,8 @@ def test_greedy_accuracy_is_a_mean_over_seats_and_questions():
 
 
 def test_greedy_replies_are_asked_for_at_temperature_zero_and_samples_at_one():
-    heated = {seat.temperature for seat in direct_protocol(RULES, 1.0).seats}
-    cold = {seat.temperature for seat in direct_protocol(RULES, 0.0).seats}
+    heated = {seat.temperature for seat in RULES.opening(1.0).seats}
+    cold = {seat.temperature for seat in RULES.opening(0.0).seats}
     assert (heated, cold) == ({1.0}, {0.0})
 
 

@@ -63,7 +63,7 @@ def test_each_failure_rings_once_after_a_window_and_says_what_it_saw(
 
 
 def test_every_alarm_has_advice() -> None:
-    assert set(TRY) == set(ALARMS)
+    assert set(TRY) == {*ALARMS, "solved"}
 
 
 @pytest.mark.parametrize("bad", [SAME, DICE, GONE])
@@ -177,3 +177,14 @@ def test_a_resumed_run_rings_as_one_that_was_not_interrupted(
 def test_a_state_written_before_a_metric_was_watched_can_be_read() -> None:
     data = Alarms().to_data() | {"rows": [{"parse_error": 0.5}]}
     assert Alarms.from_data(data).rows == [dict.fromkeys(WATCHED) | {"parse_error": 0.5}]
+
+
+def test_agents_who_agree_because_they_are_right_are_told_so() -> None:
+    calm = {"health/distinct_answers": 1.0, "health/decided_votes": 0.02}
+    for right, advice in ((0.97, "Take harder questions, or stop here."), (0.5, TRY["consensus"])):
+        alarms = Alarms(window=2)
+        assert alarms.feed({**calm, "health/right": right}, 0) == []
+        (alarm,) = alarms.feed({**calm, "health/right": right}, 1)
+        assert alarm.name == "consensus"
+        assert alarm.try_ == advice
+        assert ("97% of them right" in alarm.saw) == (right > 0.9)

@@ -16,13 +16,13 @@ from rostra.learn.lesson import Lesson, answers_of, learn_from, marks_of
 from rostra.rewards.advantages import RoleBaseline
 from rostra.rewards.control import coin_flipped
 from rostra.runs.settings import Recipe, RewardSettings
-from rostra.tasks.grading import same_integer
+from rostra.tasks.grading import Integers
 from rostra.tasks.question import Question
 from rostra.tasks.task import Task
 from tests.playing import MALFORMED, play_peer, wrap
 
 RULES = PeerRules(agents=4, rounds=1)
-TASK = Task("known", [], [], same_integer)
+TASK = Task("known", [], [], Integers())
 ABOUT = Question("q", "What is 3 + 4?", "7")
 
 VOTES = {

@@ -84,7 +84,7 @@ def perform(
     task = make_task(recipe.task)
     screen = Screen(lambda what, step: run.stop.ask() if stop(what, step) else None)
     engine = engine or ScriptedEngine(rehearsal(fault=0.1), weights_of(recipe))
-    run = SelfPlay(recipe, task, engine, folder, screen, make_evaluator(recipe, task, engine.chat))
+    run = SelfPlay(recipe, task, engine, folder, screen, make_evaluator(recipe, engine.chat))
     try:
         asyncio.run(run.run())
     finally:
@@ -620,7 +620,7 @@ def test_an_engine_that_never_hangs_up_does_not_hold_up_an_evaluation(tmp_path):
     engine = Unreliable(ScriptedEngine(rehearsal(), weights_of(chosen)), "hangs")
     folder = RunFolder.open(chosen, resume=False, overwrite=False)
     task = make_task(chosen.task)
-    evaluator = make_evaluator(chosen, task, engine.chat)
+    evaluator = make_evaluator(chosen, engine.chat)
     run = SelfPlay(chosen, task, engine, folder, Screen(), evaluator)
 
     async def patiently() -> None:

@@ -24,7 +24,7 @@ from rostra.runs.folder import RunFolder, read_lines
 from rostra.runs.settings import EvalSettings, ModelSettings, Phase, Recipe, TaskSettings
 from rostra.runs.settings import TrainSettings as Train
 from rostra.runs.transcripts import read_transcripts
-from rostra.tasks.grading import boxed, same_integer
+from rostra.tasks.grading import Integers, boxed
 from rostra.tasks.question import Question
 from rostra.tasks.task import Task
 from tests.learn.test_selfplay import Screen, TracedTrainer, left_behind, logits, recipe, weights_of
@@ -87,7 +87,7 @@ def perform(
 
     screen = Screen(when)
     engine = engine or Reader(chosen)
-    run = WarmStart(chosen, task, engine, folder, screen, make_evaluator(chosen, task, engine.chat))
+    run = WarmStart(chosen, task, engine, folder, screen, make_evaluator(chosen, engine.chat))
     try:
         asyncio.run(run.run())
     finally:
@@ -355,7 +355,7 @@ def test_without_questions_to_evaluate_there_is_no_evaluation(tmp_path):
 
 
 def test_a_task_without_a_teacher_is_refused_in_one_sentence():
-    task = Task("riddles", [], [], same_integer)
+    task = Task("riddles", [], [], Integers())
     with pytest.raises(ConfigError) as refused:
         teacher(task, DEBATES)
     assert str(refused.value) == 'task riddles has no teacher; use kind = "stored"'

@@ -1,14 +1,17 @@
-"""Questions in two parts: drawn in endless order, held back, and marked."""
+"""Questions in parts: drawn in endless order, held back, and marked."""
+
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rostra.tasks.grading import same_integer
+from rostra.errors import ConfigError, DataError
+from rostra.tasks.grading import Exact, Integers
 from rostra.tasks.question import Question
 from rostra.tasks.shop import shop
 from rostra.tasks.sums import sums
-from rostra.tasks.task import Task, split
+from rostra.tasks.task import PARTS, Task, split
 
 
 def numbered(count: int) -> list[Question]:
@@ -17,7 +20,7 @@ def numbered(count: int) -> list[Question]:
 
 def task(train: int = 7, held_out: int = 5) -> Task:
     questions = numbered(train + held_out)
-    return Task("tiny", questions[:train], questions[train:], same_integer)
+    return Task("tiny", questions[:train], questions[train:], Integers())
 
 
 def names(questions: list[Question]) -> list[str]:
@@ -124,9 +127,84 @@ def test_without_a_reference_nothing_is_right() -> None:
 
 
 def test_a_task_says_what_is_the_same_answer() -> None:
-    loose = Task("loose", [], [], lambda answer, reference: answer.lower() == reference.lower())
+    loose = Task("loose", [], [], Exact())
     assert loose.right(Question("q", "Who?", "Ada"), "\\boxed{ADA}")
     assert not task().right(Question("q", "Who?", "Ada"), "\\boxed{ADA}")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([None, "", "\\boxed{4}", "\\boxed{5}", "4", "\\boxed{ }"]), max_size=8)
+)
+def test_many_solutions_are_marked_as_one_by_one(solutions: list[str | None]) -> None:
+    questions = [Question("q", "2+2", "4"), Question("open", "Why?")]
+    pairs = [(question, solution) for solution in solutions for question in questions]
+    assert task().grade(pairs) == [task().right(*pair) for pair in pairs]
+
+
+def test_a_batch_is_put_to_the_grader_at_once() -> None:
+    calls: list[int] = []
+
+    class Counted:
+        def grade(self, pairs: Sequence[tuple[str, Question]]) -> list[bool]:
+            calls.append(len(pairs))
+            return [True for _ in pairs]
+
+    one = Task("counted", [], [], Counted())
+    question = Question("q", "?", "4")
+    found = one.grade([(question, "\\boxed{1}"), (question, None), (question, "\\boxed{2}")])
+    assert (found, calls) == ([True, False, True], [2])
+
+
+# Three parts
+
+
+def test_evaluations_draw_from_validation_where_there_is_one() -> None:
+    questions = numbered(12)
+    with_one = Task("t", questions[:6], questions[6:9], Integers(), questions[9:])
+    assert names(list(with_one.held_out)) == ["9", "10", "11"]
+    assert set(names(with_one.fresh(0, 9))) == {"9", "10", "11"}
+    assert names(list(task().held_out)) == names(list(task().test))
+
+
+def test_a_part_is_found_by_its_name() -> None:
+    questions = numbered(6)
+    one = Task("t", questions[:1], questions[1:3], Integers(), questions[3:])
+    assert [len(one.part(name)) for name in PARTS] == [1, 3, 2]
+
+
+@pytest.mark.parametrize("again", ["1+0", " 1+0", "1+0\n"])
+def test_a_question_in_two_parts_is_refused(again: str) -> None:
+    twice = Question("again", again, "1")
+    with pytest.raises(DataError, match="question 'again' stands in the test part and in another"):
+        Task("t", numbered(3), [twice], Integers())
+    with pytest.raises(DataError, match="question '1' stands in the validation part"):
+        Task("t", [twice], [], Integers(), numbered(3))
+
+
+def test_case_and_blanks_do_not_make_another_question() -> None:
+    one, other = Question("a", "What  is\nIT?", "1"), Question("b", "what is it?", "1")
+    with pytest.raises(DataError, match="'b'"):
+        Task("t", [one], [other], Integers())
+
+
+def test_the_same_words_about_another_text_are_another_question() -> None:
+    one, other = (Question(text, "Who?", "1", background=text) for text in ("a", "b"))
+    assert len(Task("t", [one], [other], Integers()).test) == 1
+
+
+def test_a_task_without_questions_to_train_on_says_so_when_they_are_drawn() -> None:
+    one = Task("exam", [], numbered(3), Integers())
+    assert len(one.fresh(0, 3)) == 3
+    with pytest.raises(ConfigError, match="task exam: has no questions to train on"):
+        one.draw(0, 0, 1)
+
+
+@pytest.mark.parametrize(("made", "first"), [(sums, "0+0"), (shop, "shop-1")])
+def test_the_toy_worlds_have_no_validation(made: type, first: str) -> None:
+    one = made()
+    assert one.held_out is one.test and not one.validation
+    assert one.train[0].id == first
 
 
 # Two parts
@@ -152,3 +230,17 @@ def test_another_seed_holds_back_others() -> None:
 def test_any_question_may_be_held_back() -> None:
     held = {name for seed in range(60) for name in names(split(numbered(8), 0.25, seed)[1])}
     assert held == {str(i) for i in range(8)}
+
+
+def test_a_task_can_be_narrowed_by_metadata_and_nothing_moves_between_its_parts() -> None:
+    whole = sums()
+    easy = whole.where({"carry": False})
+    assert set(names(list(easy.train))) < set(names(list(whole.train)))
+    assert set(names(list(easy.test))) < set(names(list(whole.test)))
+    assert not any(q.metadata["carry"] for q in [*easy.train, *easy.test])
+    assert len(easy.train) + len(whole.where({"carry": True}).train) == len(whole.train)
+
+
+def test_metadata_that_no_question_has_are_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"no question of task sums .*they have: carry"):
+        sums().where({"carries": True})

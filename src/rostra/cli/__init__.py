@@ -15,8 +15,12 @@ from rostra.errors import RostraError
 COMMANDS = {
     "demo": "Train a tiny model by self-play and see it improve.",
     "train": "Train a model by a recipe.",
+    "doctor": "Check whether a recipe can learn, before it is run.",
+    "eval": "Measure a model: alone, by vote, in debate, in every role.",
+    "compare": "Compare two evaluated runs with a paired test.",
     "debate": "Play one debate about a question and watch it.",
     "show": "Print stored transcripts.",
+    "tasks": "List tasks, or show questions of one.",
     "rescore": "Score stored debates again under other rules, without sampling.",
 }
 """Every command, and the line that stands for it in the help."""

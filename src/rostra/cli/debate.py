@@ -2,26 +2,28 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, get_args
 
 import click
 from rich.console import Console
 
-from rostra.arena import Debate, Heard, play
+from rostra.arena import Heard
 from rostra.cli.options import console
-from rostra.debate.peer import PRESETS
+from rostra.debate.peer import PRESETS, PeerRules
+from rostra.debate.transcript import finish
 from rostra.engines.engine import Engine
 from rostra.engines.scripted import ScriptedEngine
 from rostra.errors import ConfigError, DataError
-from rostra.players.model import ModelPlayer
+from rostra.evals.answering import Answer, Choose, answer_async, open_model, plan, player_of
 from rostra.players.rehearsal import rehearsal
 from rostra.rewards.score import RewardRules, score
 from rostra.runs.config import parse_settings, peer_rules
 from rostra.runs.transcripts import check_target, write_transcript
 from rostra.tasks.question import Question
-from rostra.view.terminal import DebatePrinter
+from rostra.view.terminal import DebatePrinter, one_line
 
 
 @click.command("debate", short_help="Play one debate about a question and watch it.")
@@ -37,8 +39,38 @@ from rostra.view.terminal import DebatePrinter
 )
 @click.option(
     "--model",
-    help="For the local engine: toy, smollm2, a folder, a hub id or a .gguf file.  [default: "
-    "smollm2]",
+    help="For the local engine: toy, smollm2, a folder, a run, a hub id or a .gguf file.  "
+    "[default: smollm2]",
+)
+@click.option(
+    "--answer",
+    "choose",
+    type=click.Choice(get_args(Choose)),
+    default="plurality",
+    show_default=True,
+    help="What is taken for the answer: the most common one, or the one that votes prefer.",
+)
+@click.option(
+    "--stop-on-agreement",
+    metavar="SHARE",
+    type=float,
+    help="End as soon as this share of the agents gives the same answer; 1 is all of them.",
+)
+@click.option(
+    "--adaptive",
+    is_flag=True,
+    help="End when all agents agree; while they do not, play more rounds, and after those more "
+    "debates with more agents.",
+)
+@click.option(
+    "--max-rounds",
+    type=int,
+    help="How far --adaptive goes.  [default: twice --rounds]",
+)
+@click.option(
+    "--max-agents",
+    type=int,
+    help="How far --adaptive goes.  [default: twice --agents, less 1]",
 )
 @click.option(
     "--config",
@@ -55,6 +87,7 @@ from rostra.view.terminal import DebatePrinter
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Keep the transcript in this file.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --out if there is one.")
+@click.option("--quiet", is_flag=True, help="Print the answer and nothing else.")
 def command(
     question: str,
     protocol: str | None,
@@ -62,61 +95,118 @@ def command(
     rounds: int | None,
     engine: str | None,
     model: str | None,
+    choose: Choose,
+    stop_on_agreement: float | None,
+    adaptive: bool,
+    max_rounds: int | None,
+    max_agents: int | None,
     config: Path | None,
     settings: tuple[str, ...],
     seed: int,
     out: Path | None,
     overwrite: bool,
+    quiet: bool,
 ) -> None:
     """Play one debate about QUESTION and print it as it happens.
 
-    Prints every turn, who was preferred to whom, and the rewards and advantages of every seat.
+    Prints every turn, who was preferred to whom, the rewards and advantages of every seat, and the
+    answer.
     QUESTION is the text itself, or - to read it from standard input.
 
     \b
     rostra debate "What is 17 * 24?"
     rostra debate "What is 17 * 24?" --protocol peer-v1 --agents 3 --rounds 2
     rostra debate "What is 17 * 24?" --model smollm2 --set max_tokens=200
+    rostra debate "What is 17 * 24?" --adaptive --quiet
     """
-    given = {"agents": agents, "rounds": rounds}
+    given = {"agents": agents, "rounds": rounds, "stop_on_agreement": stop_on_agreement}
     changes = {k: v for k, v in given.items() if v is not None} | parse_settings(settings)
     rules = peer_rules(protocol, config, changes)
-    if out:
-        check_target(out, overwrite)
+    effort: dict[str, Any] = {
+        "choose": choose,
+        "adaptive": adaptive,
+        "max_rounds": max_rounds,
+        "max_agents": max_agents,
+        "stop_on_agreement": None if adaptive else rules.stop_on_agreement,
+    }
+    settled = plan(rules, **effort)
+    files = _targets(out, len(settled.stages()), overwrite)
     asked = Question("command-line", _text(question))
+    for warning in settled.rules.warnings():
+        click.echo(f"warning: {warning}", err=True)
+    speaker = _engine(engine, model)
     screen = console()
     printer = DebatePrinter(screen)
-    for warning in rules.warnings():
-        click.echo(f"warning: {warning}", err=True)
-    compiled = rules.protocol()
-    speaker = _engine(engine, model)
-    printer.opening(asked.prompt, compiled, seed)
-
-    def heard(event: Heard) -> None:
-        printer.turn(compiled, event.turn, event.state.ballots[event.turn.id])
+    watch = None
+    if not quiet:
+        printer.opening(asked.prompt, settled.rules.protocol(), seed)
+        watch = _printing(printer, settled.rules)
 
     async def run() -> None:
-        player = ModelPlayer(await speaker.sampler(), speaker.chat)
-        async with _progress(screen, speaker):
-            played = await play([Debate(asked, compiled, seed, rules)], player, watch=heard)
-        transcript = played.transcripts[0]
-        scoring = RewardRules.of(rules)
-        printer.ending(transcript)
-        printer.votes(transcript)
-        printer.scores(transcript, score([transcript], scoring), scoring)
-        if out:
-            write_transcript(transcript, out)
+        player = await player_of(speaker)
+        async with _progress(screen, speaker, quiet):
+            found = await answer_async(asked, player, rules, **effort, seed=seed, watch=watch)
+        kept = list(zip(found.transcripts, files, strict=False))
+        for transcript, file in kept:
+            write_transcript(transcript, file)
+        if quiet:
+            click.echo(_plain(found))
+            return
+        printer.answer(found)
+        for _, file in kept:
             printer.line()
-            printer.line(f"Kept in {out}. Look again: rostra show {out}")
+            printer.line(f"Kept in {file}. Look again: rostra show {file}")
 
     asyncio.run(run())
 
 
+def _printing(printer: DebatePrinter, rules: PeerRules) -> Callable[[Heard], None]:
+    """Prints what is heard; after the last turn of a debate, its votes and rewards."""
+    scoring = RewardRules.of(rules)
+    seats = rules.agents
+
+    def heard(event: Heard) -> None:
+        nonlocal seats
+        state, turn = event.state, event.turn
+        if state.protocol.agents > seats:
+            seats = state.protocol.agents
+            printer.line()
+            printer.opening(state.question.prompt, state.protocol, state.seed)
+        printer.turn(state.protocol, turn, state.ballots[turn.id])
+        if state.outcome:
+            transcript = finish(state)
+            printer.ending(transcript)
+            printer.votes(transcript)
+            printer.scores(transcript, score([transcript], scoring), scoring, answer=False)
+
+    return heard
+
+
+def _plain(found: Answer) -> str:
+    """The answer for a script. Where there is none, the script has to know."""
+    if found.answer is None:
+        raise DataError(
+            "no agent gave an answer in a \\boxed{}; look at the debate without --quiet"
+        )
+    return one_line(found.answer)
+
+
+def _targets(out: Path | None, debates: int, overwrite: bool) -> list[Path]:
+    """Where each debate is kept that there may be: debate.json, debate-2.json and so on."""
+    if out is None:
+        return []
+    stem, dot, ending = out.name.partition(".")
+    more = [out.with_name(f"{stem}-{i}{dot}{ending}") for i in range(2, debates + 1)]
+    for file in (out, *more):
+        check_target(file, overwrite)
+    return [out, *more]
+
+
 @asynccontextmanager
-async def _progress(screen: Console, engine: Engine) -> AsyncIterator[None]:
+async def _progress(screen: Console, engine: Engine, quiet: bool) -> AsyncIterator[None]:
     """On a terminal, says how many tokens a model has spoken: a turn can take a while."""
     counts = getattr(engine, "counts", None)
-    if counts is None or not screen.is_terminal:
+    if counts is None or quiet or not screen.is_terminal:
         yield
         return
     with screen.status("the agents are reading") as status:
@@ -137,12 +227,9 @@ async def _progress(screen: Console, engine: Engine) -> AsyncIterator[None]:
 def _engine(name: str | None, model: str | None) -> Engine:
     """The engine that was asked for; naming a model asks for the local one."""
     if name == "local" or (name is None and model is not None):
-        # torch takes seconds to import, and a rehearsal does without.
-        from rostra.engines.local.engine import LocalEngine
-
         model = model or "smollm2"
         with console(stderr=True).status(f"loading {model}"):
-            return LocalEngine(model)
+            return open_model(model)
     if model is not None:
         raise ConfigError("--model is for the local engine: leave out --engine scripted")
     return ScriptedEngine(rehearsal())

@@ -3,22 +3,16 @@
 import asyncio
 import shutil
 import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from rostra.arena import play
 from rostra.engines.engine import Engine
 from rostra.errors import ArenaError, ConfigError, DataError
-from rostra.learn.lesson import learn_from
-from rostra.learn.selfplay import step_debates
+from rostra.evals.doctor import Probe, probe, size
 from rostra.learn.setup import check_start, make_engine, make_task
-from rostra.players.model import ModelPlayer
-from rostra.rewards.advantages import RoleBaseline
 from rostra.runs.display import duration
 from rostra.runs.folder import check_place
 from rostra.runs.recipe import to_toml
@@ -30,18 +24,6 @@ PROBE = 4
 """Debates that are played to see how long one takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """What a few debates took."""
-
-    debates: int
-    tokens: int
-    """That were sampled."""
-    sampling: float
-    """Seconds."""
-    training: float
-
-
 def show_plan(recipe: Recipe, screen: Console) -> None:
     """Prints settings, plan and cost, and raises where something is missing."""
 
@@ -51,13 +33,12 @@ def show_plan(recipe: Recipe, screen: Console) -> None:
     say(to_toml(recipe).rstrip())
     say()
     task = make_task(recipe.task)
-    held = len(task.held_out)
-    say(f"task      {task.name}: {len(task.train)} questions to train on, {held} held out")
+    say(f"task      {task.name}: {_parts_line(task)}")
     folder = Path(recipe.folder)
     check_start(recipe)
     used = check_place(folder)
     state = "there already: needs --resume or --overwrite" if used else "new"
-    say(f"folder    {folder}: {state}, {_size(_free(folder))} free")
+    say(f"folder    {folder}: {state}, {size(_free(folder))} free")
     with (
         tempfile.TemporaryDirectory() as scratch,
         screen.status(f"loading {recipe.model.start or recipe.model.name}"),
@@ -72,6 +53,13 @@ def show_plan(recipe: Recipe, screen: Console) -> None:
         found = asyncio.run(_probe(recipe, task, engine))
     _show_self_play(recipe, found, say)
     _check_space(recipe, engine, folder, say)
+
+
+def _parts_line(task: Task) -> str:
+    held = f"{len(task.test)} held out"
+    if task.validation:
+        held = f"{len(task.validation)} for validation, {len(task.test)} for test"
+    return f"{len(task.train)} questions to train on, {held}"
 
 
 def _show_warm_start(recipe: Recipe, say: Any) -> None:
@@ -101,23 +89,10 @@ def _show_self_play(recipe: Recipe, found: Probe, say: Any) -> None:
 
 
 async def _probe(recipe: Recipe, task: Task, engine: Engine) -> Probe:
-    """Plays and learns from a few debates; the weights are not changed."""
-    trainer = await engine.trainer()
-    count = min(PROBE, recipe.train.questions)
-    debates = step_debates(recipe, task, 0)[:count]
-    began = time.monotonic()
     try:
-        played = await play(debates, ModelPlayer(await trainer.sampler(), engine.chat))
+        return await probe(recipe, task, engine, min(PROBE, recipe.train.questions))
     except ArenaError as error:
         raise ConfigError(f"the probe failed: {error}") from None
-    sampling = time.monotonic() - began
-    lesson = learn_from(played.transcripts, recipe, task, RoleBaseline())
-    began = time.monotonic()
-    if lesson.data:
-        await trainer.forward(lesson.data)
-    # Going back takes about twice as long as going forth.
-    training = 3 * (time.monotonic() - began)
-    return Probe(len(played.transcripts), int(lesson.metrics["tokens"]), sampling, training)
 
 
 async def _make_trainer(engine: Engine) -> None:
@@ -135,19 +110,13 @@ def _model_line(engine: Engine) -> str:
 def _check_space(recipe: Recipe, engine: Engine, folder: Path, say: Any) -> None:
     """Weights and two moments for each checkpoint that is kept, and one that is being written."""
     trained = getattr(getattr(engine, "weights", None), "trained", ())
-    size = sum(parameter.numel() * 4 for parameter in trained) * 3
-    need = size * (recipe.train.keep + 1)
-    say(f"space     about {_size(need)} of checkpoints, plus transcripts")
+    each = sum(parameter.numel() * 4 for parameter in trained) * 3
+    need = each * (recipe.train.keep + 1)
+    say(f"space     about {size(need)} of checkpoints, plus transcripts")
     if need > _free(folder):
-        raise DataError(
-            f"{folder}: {_size(_free(folder))} free, and checkpoints need {_size(need)}"
-        )
+        raise DataError(f"{folder}: {size(_free(folder))} free, and checkpoints need {size(need)}")
 
 
 def _free(folder: Path) -> int:
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     return shutil.disk_usage(there).free
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

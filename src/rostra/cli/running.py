@@ -16,7 +16,7 @@ from rostra.evals.held_out import evaluate
 from rostra.learn.evaluator import Evaluation, Evaluator, Progress
 from rostra.learn.loop import Loop
 from rostra.learn.selfplay import SelfPlay
-from rostra.learn.setup import check_start, make_engine, make_task
+from rostra.learn.setup import check_start, make_engine, make_tasks
 from rostra.learn.stop import Stopped
 from rostra.learn.warmstart import WarmStart, teacher
 from rostra.players.player import Player
@@ -33,7 +33,7 @@ HALF_RIGHT = Phase(forgets=0.5, slips=0.25, early_votes=False)
 
 def carry_out(recipe: Recipe, screen: Console, *, resume: bool, overwrite: bool) -> None:
     """Runs a recipe to its end, or to where it is stopped. The directory is whole either way."""
-    task = make_task(recipe.task)
+    task = make_tasks(recipe)[0]
     check_start(recipe)
     folder = RunFolder.open(recipe, resume=resume, overwrite=overwrite)
     try:
@@ -44,7 +44,7 @@ def carry_out(recipe: Recipe, screen: Console, *, resume: bool, overwrite: bool)
                 shown.phase(f"loading {recipe.model.start or recipe.model.name}", 0, 0)
                 engine = make_engine(recipe, folder.checkpoints)
                 loop = WarmStart if recipe.loop == "warmstart" else SelfPlay
-                evaluator = make_evaluator(recipe, task, engine.chat)
+                evaluator = make_evaluator(recipe, engine.chat)
                 run = loop(recipe, task, engine, folder, shown, evaluator, trackers)
                 asyncio.run(_until_stopped(run, shown))
         finally:
@@ -60,19 +60,22 @@ def resume_command(folder: Path) -> str:
     return f"rostra train {shlex.quote(str(folder))} --resume"
 
 
-def make_evaluator(recipe: Recipe, task: Task, chat: ChatFormat) -> Evaluator | None:
+def make_evaluator(recipe: Recipe, chat: ChatFormat) -> Evaluator | None:
     """The evaluation of a recipe; None where it asks for none."""
     if not recipe.eval.questions:
         return None
-    speaker = None
-    if recipe.eval.prepared:
-        if not recipe.protocol.closing_ballot:
-            raise ConfigError("eval.prepared: needs protocol.closing_ballot = true, to judge in")
-        speaker = SpokenPlayer(teacher(task, HALF_RIGHT), chat)
+    prepared = recipe.eval.prepared
+    if prepared and not recipe.protocol.closing_ballot:
+        raise ConfigError("eval.prepared: needs protocol.closing_ballot = true, to judge in")
 
     async def measure(
-        player: Player, seed: int, mode_wrong: Collection[str] | None, progress: Progress
+        player: Player,
+        task: Task,
+        seed: int,
+        mode_wrong: Collection[str] | None,
+        progress: Progress,
     ) -> Evaluation:
+        speaker = SpokenPlayer(teacher(task, HALF_RIGHT), chat) if prepared else None
         return await evaluate(
             player,
             task,

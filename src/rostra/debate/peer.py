@@ -44,6 +44,9 @@ class PeerRules:
     votes_shown: bool = False
     """Whether others see an agent's comparisons; off is blind review."""
     stop_on_consensus: bool = False
+    stop_on_agreement: float = 0.0
+    """The share of all agents who must give the same answer in a round for the debate to end there,
+    without a ballot; 1 is everybody, 0 never. A malformed reply agrees with nobody."""
     malformed: Malformed = "mask"
     """abort: the debate ends when the slot does, and the step is worth -1. mask: the others see a
     placeholder, the turn is penalised on the judge stream, and the debate goes on."""
@@ -79,6 +82,11 @@ class PeerRules:
         self._check_sections()
         if self.rounds < 1:
             raise ConfigError(f"rounds = {self.rounds}: a debate has at least 1 round")
+        if not 0 <= self.stop_on_agreement <= 1:
+            raise ConfigError(
+                f"stop_on_agreement = {self.stop_on_agreement}: a share of the agents, from 0 "
+                "(never) to 1 (all of them)"
+            )
         if self.history_rounds < -1:
             raise ConfigError(
                 f"history_rounds = {self.history_rounds}: -1 for all, 0 for none, K for K rounds"
@@ -97,7 +105,7 @@ class PeerRules:
         for kind, what, names in (
             (int, "a whole number", ("agents", "rounds", "history_rounds", "max_tokens")),
             (bool, "true or false", FLAGS),
-            ((int, float), "a number", ("temperature", "format_penalty")),
+            ((int, float), "a number", ("temperature", "format_penalty", "stop_on_agreement")),
             (tuple, "a list", ("sections", "personas")),
         ):
             for name in names:
@@ -141,6 +149,11 @@ class PeerRules:
                 "closing_ballot = false: nobody votes on the last round of a simultaneous debate, "
                 "so its gen reward is no signal; turn closing_ballot on."
             )
+        if 0 < self.stop_on_agreement <= 0.5:
+            found.append(
+                f"stop_on_agreement = {self.stop_on_agreement}: half of the agents may still "
+                "disagree when the debate stops; use more than 0.5."
+            )
         early = [t for t in self.sections[:-1] if self.stop and f"</{t}>" in self.stop]
         if early:
             found.append(
@@ -161,9 +174,27 @@ class PeerRules:
             slots=self._slots(),
             prompts=builtin("peer").replaced(self.prompts),
             ends_on_consensus=self.stop_on_consensus,
+            ends_on_agreement=self.stop_on_agreement,
             malformed=self.malformed,
             max_chars_per_field=self.max_chars_per_field,
             shuffle=self.shuffle_peers,
+        )
+
+    def opening(self, temperature: float | None = None) -> Protocol:
+        """The first slot of a debate and nothing else: answers that were given alone. Where all
+        speak at once this is every seat; one after the other, only the first ever answers alone.
+        Without a temperature, every seat keeps its own."""
+        protocol = self.protocol()
+        seats = protocol.seats
+        if temperature is not None:
+            seats = tuple(replace(seat, temperature=temperature) for seat in seats)
+        return replace(
+            protocol,
+            seats=seats,
+            slots=protocol.slots[:1],
+            malformed="mask",
+            ends_on_consensus=False,
+            ends_on_agreement=0.0,
         )
 
     def _seat(self, index: int) -> Seat:

@@ -60,6 +60,9 @@ class Protocol:
     """In judged debate, the names under which the choices are defended and verdicts are given."""
     ends_on_consensus: bool = False
     """End when everybody says YES in one round; a ballot is still held."""
+    ends_on_agreement: float = 0.0
+    """End, without a ballot, when after a round at least this share of all agents gives the same
+    answer; 0 never does."""
     malformed: Malformed = "mask"
     max_chars_per_field: int | None = None
     """Longer sections are clipped before others see them."""
@@ -73,6 +76,8 @@ class Protocol:
             raise ConfigError(f"protocol {self.name}: nobody ever speaks, because it has no slots")
         if len(self.sides) < 2 and any(slot.kind == "verdict" for slot in self.slots):
             raise ConfigError(f"protocol {self.name}: a verdict needs two sides to choose between")
+        if not 0 <= self.ends_on_agreement <= 1:
+            raise ConfigError(f"protocol {self.name}: ends_on_agreement is a share, from 0 to 1")
         taken: set[tuple[int, int]] = set()
         for index, slot in enumerate(self.slots):
             where = f"protocol {self.name}, slot {index}"

@@ -6,7 +6,8 @@ can be kept and continued twice, so a branching rollout is two submits from one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -24,6 +25,7 @@ from rostra.engines.chat import Message
 from rostra.engines.sampling import Completion
 from rostra.errors import DataError, RuleError
 from rostra.seeds import derive
+from rostra.tasks.grading import boxed, canonical
 from rostra.tasks.question import Question
 
 
@@ -31,7 +33,7 @@ from rostra.tasks.question import Question
 class Outcome:
     """How a debate ended."""
 
-    ended: Literal["rounds", "consensus", "malformed"]
+    ended: Literal["rounds", "consensus", "agreement", "malformed"]
     rounds: int
     """Rounds of speaking that were finished."""
     by: TurnId | None = None
@@ -157,6 +159,8 @@ class State:
         slots = self.protocol.slots
         if following < len(slots) and slots[following].round == done.round:
             return replace(self, slot=following)
+        if done.kind == "speak" and self._same_answers():
+            return self._end(Outcome("agreement", self._rounds_before(done.round + 1)))
         if done.kind == "speak" and self.protocol.ends_on_consensus and self._agreed(done.round):
             # The rounds that are left fall away; ballots and verdicts do not.
             while following < len(slots) and slots[following].kind == "speak":
@@ -179,6 +183,15 @@ class State:
     def _agreed(self, round_: int) -> bool:
         return all(t.parsed.consensus for t in self.turns if t.id.round == round_)
 
+    def _same_answers(self) -> bool:
+        """Whether enough of the agents give one answer."""
+        share = self.protocol.ends_on_agreement
+        if not share:
+            return False
+        last = [said[-1] for said in answers_by_seat(self.protocol, self.turns).values()]
+        most = max(Counter(canonical(answer) for answer in last if answer).values(), default=0)
+        return most > 0 and most / self.protocol.agents >= share
+
     def _check_open(self, seat: int) -> None:
         if self.outcome:
             raise RuleError(f"the debate about question {self.question.id!r} is over")
@@ -188,6 +201,23 @@ class State:
 
 def _place(turn: Turn) -> tuple[int, int]:
     return turn.slot, turn.id.seat
+
+
+def answer_of(turn: Turn) -> str | None:
+    """What a turn answers, as it is written in its last box. A malformed one has no sections, and
+    so no answer."""
+    return boxed(turn.section("solution"))
+
+
+def answers_by_seat(protocol: Protocol, turns: Iterable[Turn]) -> dict[int, list[str | None]]:
+    """What each agent answered, round by round; None where it gave no answer. Who has not spoken
+    is missing."""
+    said: dict[int, list[str | None]] = {}
+    for turn in turns:
+        agent = protocol.seats[turn.id.seat].role == "agent"
+        if agent and protocol.slots[turn.slot].kind == "speak":
+            said.setdefault(turn.id.seat, []).append(answer_of(turn))
+    return dict(sorted(said.items()))
 
 
 def prompt_tokens(turns: Mapping[TurnId, Turn], turn: Turn) -> IntArray:

@@ -15,7 +15,13 @@ class Engine(Protocol):
     @property
     def chat(self) -> ChatFormat: ...
 
-    async def sampler(self) -> Sampler: ...
+    async def sampler(self) -> Sampler:
+        """Of the model as it is, without an adapter."""
+        ...
+
+    async def policy(self) -> Sampler:
+        """Of the model with the adapter it was opened with, if there is one."""
+        ...
 
     async def trainer(self) -> Trainer:
         """Raises ConfigError on an engine that cannot train."""

@@ -227,6 +227,9 @@ class ScriptedEngine:
     async def sampler(self) -> ScriptedSampler:
         return ScriptedSampler(self._reply, np.zeros(VOCABULARY))
 
+    async def policy(self) -> ScriptedSampler:
+        return await self.sampler()
+
     async def trainer(self) -> ScriptedTrainer:
         if self._folder is None:
             raise ConfigError("the scripted engine needs a folder for checkpoints to train")

@@ -10,19 +10,17 @@ There a vote on answers cannot help.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from rostra.arena import Debate, Heard, play
 from rostra.debate.peer import PeerRules
-from rostra.debate.protocol import Protocol
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import TurnId
 from rostra.debate.votes import Vote
 from rostra.evals.statistics import interval, ratio_interval
 from rostra.learn.evaluator import Evaluation, Progress
-from rostra.learn.lesson import answers_of, marks_of
+from rostra.learn.lesson import all_marks, answers_of
 from rostra.players.player import Player
 from rostra.players.staged import StagedPlayer
 from rostra.rewards.metrics import health_metrics, vote_truth_accuracy
@@ -30,6 +28,9 @@ from rostra.runs.settings import EvalSettings
 from rostra.seeds import derive
 from rostra.tasks.question import Question
 from rostra.tasks.task import Task
+
+_Marked = tuple[Transcript, dict[TurnId, float]]
+"""A debate, and which of its solutions are right."""
 
 
 async def evaluate(
@@ -60,7 +61,7 @@ async def evaluate(
 
     sampled = await played(_direct(rules, drawn, 1.0, seed, settings.samples))
     greedy = await played(_direct(rules, drawn, 0.0, seed, 1))
-    right = {q.id: _share([_marks(t, task) for t in ts]) for q, ts in _by_question(greedy)}
+    right = {q.id: _share([_marks(*one) for one in g]) for q, g in _by_question(greedy, task)}
     questions = [question for question in drawn if question.id in right]
     wrong = tuple(q.id for q in questions if right[q.id] <= 0.5)
     chosen = wrong if mode_wrong is None else mode_wrong
@@ -114,7 +115,7 @@ def _direct(
     rules: PeerRules, questions: Sequence[Question], temperature: float, seed: int, samples: int
 ) -> list[Debate]:
     """Whoever opens a debate answers alone, often enough for so many samples."""
-    protocol = direct_protocol(rules, temperature)
+    protocol = rules.opening(temperature)
     times = -(-samples // len(protocol.slots[0].seats))
     return [
         Debate(question, protocol, derive(seed, "direct", question.id, time))
@@ -123,30 +124,18 @@ def _direct(
     ]
 
 
-def direct_protocol(rules: PeerRules, temperature: float) -> Protocol:
-    """The opening of a debate and nothing else. Where all speak at once this is every seat; where
-    they speak one after the other, only the first ever answers alone."""
-    protocol = rules.protocol()
-    seats = tuple(replace(seat, temperature=temperature) for seat in protocol.seats)
-    return replace(
-        protocol,
-        seats=seats,
-        slots=protocol.slots[:1],
-        malformed="mask",
-        ends_on_consensus=False,
-    )
-
-
-def _by_question(transcripts: Sequence[Transcript]) -> list[tuple[Question, list[Transcript]]]:
-    groups: dict[str, tuple[Question, list[Transcript]]] = {}
-    for t in transcripts:
-        groups.setdefault(t.question.id, (t.question, []))[1].append(t)
+def _by_question(
+    transcripts: Sequence[Transcript], task: Task
+) -> list[tuple[Question, list[_Marked]]]:
+    groups: dict[str, tuple[Question, list[_Marked]]] = {}
+    for one in zip(transcripts, all_marks(transcripts, task), strict=True):
+        question = one[0].question
+        groups.setdefault(question.id, (question, []))[1].append(one)
     return list(groups.values())
 
 
-def _marks(transcript: Transcript, task: Task) -> list[float]:
+def _marks(transcript: Transcript, right: Mapping[TurnId, float]) -> list[float]:
     """1 for each seat that answered right, 0 for each other, malformed ones included."""
-    right = marks_of(transcript, task)
     return [right.get(turn.id, 0.0) for turn in transcript.turns]
 
 
@@ -156,12 +145,12 @@ def _share(rows: Sequence[Sequence[float]]) -> float:
 
 def _direct_metrics(transcripts: Sequence[Transcript], task: Task, k: int) -> dict[str, float]:
     accuracy, form, passed, agreed = [], [], [], []
-    for _, group in _by_question(transcripts):
-        marks = [mark for t in group for mark in _marks(t, task)]
+    for _, group in _by_question(transcripts, task):
+        marks = [mark for one in group for mark in _marks(*one)]
         accuracy.append(float(np.mean(marks)))
-        form.append(float(np.mean([turn.ok for t in group for turn in t.turns])))
+        form.append(float(np.mean([turn.ok for t, _ in group for turn in t.turns])))
         passed.append(float(max(marks[:k]) >= 1))
-        agreed.append(_common_right(group, task, k))
+        agreed.append(_common_right(group, k))
     return {
         **_with_interval("eval/direct/sampled", accuracy),
         **_with_interval("eval/direct/format", form),
@@ -170,16 +159,16 @@ def _direct_metrics(transcripts: Sequence[Transcript], task: Task, k: int) -> di
     }
 
 
-def _common_right(group: Sequence[Transcript], task: Task, k: int) -> float:
+def _common_right(group: Sequence[_Marked], k: int) -> float:
     """Whether the most common of k answers is right; ties go to the one that came first, and a
     reply without an answer is none."""
     said: list[str] = []
     right: dict[str, float] = {}
-    for transcript, turn in [(t, turn) for t in group for turn in t.turns][:k]:
+    for transcript, marks, turn in [(t, marks, turn) for t, marks in group for turn in t.turns][:k]:
         answer = answers_of(transcript).get(turn.id)
         if answer is not None:
             said.append(answer)
-            right[answer] = marks_of(transcript, task)[turn.id]
+            right[answer] = marks[turn.id]
     return right[Counter(said).most_common(1)[0][0]] if said else 0.0
 
 
@@ -195,7 +184,7 @@ def _slices(questions: Sequence[Question], right: Mapping[str, float]) -> dict[s
 
 
 def _debate_metrics(transcripts: Sequence[Transcript], task: Task) -> dict[str, float]:
-    correct = [marks_of(t, task) for t in transcripts]
+    correct = all_marks(transcripts, task)
     health = health_metrics(transcripts, [answers_of(t) for t in transcripts], correct)
     counts = [_votes_right(t.votes, marks) for t, marks in zip(transcripts, correct, strict=True)]
     low, high = ratio_interval([c[0] for c in counts], [c[1] for c in counts])
@@ -212,8 +201,7 @@ def _debate_metrics(transcripts: Sequence[Transcript], task: Task) -> dict[str, 
 def _prepared_metrics(transcripts: Sequence[Transcript], task: Task) -> dict[str, float]:
     """Ballots only: where speeches compare too, those were prepared."""
     counts, decided = [], []
-    for transcript in transcripts:
-        marks = marks_of(transcript, task)
+    for transcript, marks in zip(transcripts, all_marks(transcripts, task), strict=True):
         ballots = {turn.id for turn in transcript.turns if transcript.kind(turn) == "ballot"}
         votes = [vote for vote in transcript.votes if vote.author in ballots]
         counts.append(_votes_right(votes, marks))

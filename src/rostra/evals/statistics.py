@@ -1,12 +1,20 @@
 """How sure a number is."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from rostra.engines.arrays import FloatArray
+from rostra.errors import DataError
 
 RESAMPLES = 1000
+FLIPS = 10_000
+EXACT = 14
+"""Up to so many differences, every way to flip their signs is tried."""
+STRIDE = 10.0
+"""The longest step of a fit. Longer ones can overshoot for ever."""
 
 
 def interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
@@ -15,9 +23,7 @@ def interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
     array = np.asarray(values, np.float64)
     if not len(array):
         return float("nan"), float("nan")
-    means = _resampled(array, np.random.default_rng(seed))
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
+    return middle(_resampled(array, np.random.default_rng(seed)))
 
 
 def _resampled(values: FloatArray, random: np.random.Generator) -> FloatArray:
@@ -35,6 +41,123 @@ def ratio_interval(
         return float("nan"), float("nan")
     picks = np.random.default_rng(seed).integers(0, len(whole), (RESAMPLES, len(whole)))
     totals = whole[picks].sum(1)
-    ratios = part[picks].sum(1)[totals > 0] / totals[totals > 0]
-    low, high = np.quantile(ratios, [0.025, 0.975])
+    return middle(part[picks].sum(1)[totals > 0] / totals[totals > 0])
+
+
+def redrawn(n: int, seed: int = 0) -> FloatArray:
+    """How often each of n questions is drawn, for each resample of a bootstrap over questions."""
+    if not n:
+        return np.zeros((RESAMPLES, 0))
+    shares = np.full(n, 1 / n)
+    return np.random.default_rng(seed).multinomial(n, shares, RESAMPLES).astype(np.float64)
+
+
+def middle(values: FloatArray) -> tuple[float, float]:
+    """The middle 95% of resampled values. Those that are not a number are left out; not a number
+    where none is left."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return float("nan"), float("nan")
+    low, high = np.quantile(known, [0.025, 0.975])
     return float(low), float(high)
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Two marks for each question, compared: a - b."""
+
+    difference: float
+    """Of the means over questions."""
+    low: float
+    high: float
+    """The 95% interval of the difference, by bootstrap over questions."""
+    p: float
+    """How often chance alone gives a difference at least as large, to either side: the signs of the
+    differences are flipped at random, because under chance each could as well be the other way."""
+    better: int
+    worse: int
+    equal: int
+    mcnemar: float | None
+    """McNemar's exact p, where all marks are 0 or 1."""
+
+
+def paired(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Paired:
+    """Compares two players on the same questions: one mark of each for every question, in the same
+    order. Each question is one difference, however often it was asked."""
+    if len(a) != len(b):
+        raise DataError(
+            f"{len(a)} marks against {len(b)}: compare the same questions, one mark of each"
+        )
+    marks = np.asarray([a, b], np.float64)
+    if not np.isfinite(marks).all():
+        raise DataError("a mark is not a number: leave out questions that were not answered")
+    differences = marks[0] - marks[1]
+    better, worse = int((differences > 0).sum()), int((differences < 0).sum())
+    low, high = interval(differences.tolist(), seed)
+    return Paired(
+        difference=float(differences.mean()) if len(differences) else float("nan"),
+        low=low,
+        high=high,
+        p=_flip_p(differences[differences != 0], seed),
+        better=better,
+        worse=worse,
+        equal=len(differences) - better - worse,
+        mcnemar=_mcnemar(better, worse) if np.isin(marks, (0, 1)).all() else None,
+    )
+
+
+def _flip_p(differences: FloatArray, seed: int) -> float:
+    """The share of sign flips whose sum is as far from 0 as the one that was seen: of all flips
+    where there are few, and else of a sample, in which the one that was seen is counted too."""
+    n = len(differences)
+    seen = abs(differences.sum()) - 1e-9 * np.abs(differences).sum()
+    if n <= EXACT:
+        flips = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+        return float((np.abs((1 - 2 * flips) @ differences) >= seen).mean())
+    random = np.random.default_rng(seed)
+    sums = np.zeros(FLIPS)
+    for at in range(0, n, 256):
+        some = differences[at : at + 256]
+        sums += (1 - 2 * random.integers(0, 2, (FLIPS, len(some)), np.int8)) @ some
+    return float((1 + (np.abs(sums) >= seen).sum()) / (1 + FLIPS))
+
+
+def _mcnemar(better: int, worse: int) -> float:
+    """Twice the chance that a fair coin gives so few of the rarer side, at most 1."""
+    n = better + worse
+    ways = 1
+    total = 1
+    for i in range(min(better, worse)):
+        ways = ways * (n - i) // (i + 1)
+        total += ways
+    return float(max(min(1.0, 2 * total / (1 << n)), math.ulp(0.0)))
+
+
+def logistic(
+    x: FloatArray, y: FloatArray, weights: FloatArray, *, ridge: float = 0.03
+) -> FloatArray:
+    """Intercept and slope of logit P(y) = intercept + slope x, for each row of weights.
+
+    y is a share in [0, 1]. The ridge, half of it times the squares of both, holds them finite where
+    x tells wins from losses perfectly. Newton's method; a long step is shortened.
+    """
+    powers = np.stack([np.ones_like(x), x, x * x], 1)
+    fit = np.zeros((len(weights), 2))
+    for _ in range(100):
+        p = sigmoid(fit @ powers[:, :2].T)
+        slope = (weights * (y - p)) @ powers[:, :2] - ridge * fit
+        curve = (weights * p * (1 - p)) @ powers
+        one, cross, two = curve[:, 0] + ridge, curve[:, 1], curve[:, 2] + ridge
+        step = np.stack(
+            [two * slope[:, 0] - cross * slope[:, 1], one * slope[:, 1] - cross * slope[:, 0]], 1
+        )
+        step /= (one * two - cross**2)[:, None]
+        length = np.linalg.norm(step, axis=1, keepdims=True)
+        fit += step / np.maximum(length / STRIDE, 1.0)
+        if length.max(initial=0.0) < 1e-6:
+            break
+    return fit
+
+
+def sigmoid(x: FloatArray) -> FloatArray:
+    return np.asarray((1 + np.tanh(x / 2)) / 2)

@@ -33,12 +33,16 @@ DISTINCT, DECIDED = "health/distinct_answers", "health/decided_votes"
 TRUTH, AGREE = "health/vote_truth_accuracy", "health/judge_agreement"
 MIXED = "env/all/by_group/frac_mixed"
 BROKEN, MISSING = "parse_error", "v2/missing_comparisons"
-VOTES, ROUNDS = "v2/total_votes", "round"
-WATCHED = (DISTINCT, DECIDED, TRUTH, AGREE, MIXED, BROKEN, MISSING, VOTES, ROUNDS)
+VOTES, ROUNDS, RIGHT = "v2/total_votes", "round", "health/right"
+WATCHED = (DISTINCT, DECIDED, TRUTH, AGREE, MIXED, BROKEN, MISSING, VOTES, ROUNDS, RIGHT)
+
+SOLVED = 0.9
+"""Where so many answers are right, consensus is success."""
 
 TRY = {
     "consensus": "Raise the temperature of the personas, take harder questions, lower the learning "
     "rate, or let the judge stream weigh less than 1.",
+    "solved": "Take harder questions, or stop here.",
     "noise": "Warm start with comparisons, use 5 agents or more, lower the learning rate, or set "
     "judge_truth above 0 where answers can be checked.",
     "format": "Go back to an earlier checkpoint, lower the learning rate, raise format_penalty or "
@@ -91,7 +95,7 @@ class Alarms:
         }
         over = f"over the last {self.window} steps"
         return [
-            Alarm(name, step, f"{reason} {over}", TRY[name])
+            Alarm(name, step, f"{reason} {over}", TRY[_kind(name, seen)])
             for name, reason in reasons.items()
             if self._rings(name, step, bool(reason))
         ]
@@ -160,7 +164,15 @@ def _consensus(seen: Mapping[str, float | None]) -> str:
         return f"{ties} and {flat}" if few_decided and few_mixed else ""
     if distinct >= SAME or not (few_decided or (decided is None and few_mixed)):
         return ""
+    if _kind("consensus", seen) == "solved":
+        return f"{said}, {_percent(seen[RIGHT] or 0.0)} of them right, and {ties or flat}"
     return f"{said} and {ties or flat}"
+
+
+def _kind(name: str, seen: Mapping[str, float | None]) -> str:
+    """Which advice an alarm gives: agents who agree because they are right need another."""
+    right = seen[RIGHT]
+    return "solved" if name == "consensus" and right is not None and right >= SOLVED else name
 
 
 def _noise(seen: Mapping[str, float | None]) -> str:

@@ -39,7 +39,11 @@ class Loop(ABC):
         """From the last checkpoint, or from the beginning, to the end."""
 
     async def _evaluate(
-        self, sampler: Sampler, step: int, mode_wrong: Collection[str] | None = None
+        self,
+        sampler: Sampler,
+        step: int,
+        mode_wrong: Collection[str] | None = None,
+        task: Task | None = None,
     ) -> Evaluation | None:
         """Measures the weights after so many steps, and notes what it found."""
         if self.evaluator is None:
@@ -51,7 +55,9 @@ class Loop(ABC):
         def progress(done: int, total: int) -> None:
             self.display.phase("evaluating", done, total)
 
-        measuring = asyncio.ensure_future(self.evaluator(player, seed, mode_wrong, progress))
+        measuring = asyncio.ensure_future(
+            self.evaluator(player, task or self.task, seed, mode_wrong, progress)
+        )
         found = await self.stop.watch(measuring, step)
         metrics = {**found.metrics, "time/evaluation": time.monotonic() - began}
         self._note("eval", step, metrics, shown=step)

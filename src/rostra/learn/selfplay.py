@@ -14,23 +14,29 @@ update for each batch.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rostra.arena import Debate, Heard, Played, play
 from rostra.debate.transcript import Transcript
 from rostra.engines.sampling import Sampler
 from rostra.engines.training import Adam, Loss, Trainer
 from rostra.learn.alarms import Alarms
+from rostra.learn.curriculum import Curriculum, Difficulty
+from rostra.learn.guide import guide_votes
 from rostra.learn.lesson import Lesson, learn_from
 from rostra.learn.loop import Loop
+from rostra.learn.setup import make_engine, make_tasks, model_of
 from rostra.learn.stop import Stopped
 from rostra.learn.update import Update, submit
 from rostra.players.model import ModelPlayer
+from rostra.players.player import Player
 from rostra.rewards.advantages import RoleBaseline
+from rostra.rewards.score import Guide
 from rostra.runs.folder import Checkpoint, checkpoint_name, read_ahead, weights_name
-from rostra.runs.settings import Recipe
+from rostra.runs.settings import Recipe, Stage
 from rostra.seeds import derive
+from rostra.tasks.question import Question
 from rostra.tasks.task import Task
 
 
@@ -42,6 +48,8 @@ class Sampled:
     failed: int = 0
     retried: int = 0
     seconds: float = 0.0
+    stage: int = 0
+    """Of the curriculum, whose questions they are about."""
 
 
 @dataclass
@@ -51,7 +59,17 @@ class SelfPlay(Loop):
     _baseline: RoleBaseline = field(default_factory=RoleBaseline, init=False)
     _alarms: Alarms = field(default_factory=Alarms, init=False)
     _ahead: dict[int, asyncio.Task[Sampled]] = field(default_factory=dict, init=False)
-    _mode_wrong: tuple[str, ...] | None = field(default=None, init=False)
+    _mode_wrong: dict[int, tuple[str, ...]] = field(default_factory=dict, init=False)
+    """By stage: the questions whose most likely answer was wrong at first."""
+    _tasks: list[Task] = field(default_factory=list, init=False)
+    _curriculum: Curriculum = field(init=False)
+    _difficulty: Difficulty = field(default_factory=Difficulty, init=False)
+    _guide: Player | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        stages = self.recipe.stages
+        self._tasks = make_tasks(self.recipe) if stages else [self.task]
+        self._curriculum = Curriculum(stages or (Stage(),))
 
     async def run(self) -> None:
         """From the last checkpoint, or from the beginning, to the last step."""
@@ -78,6 +96,7 @@ class SelfPlay(Loop):
                 )
                 self._step = step + 1
                 self._log(step, metrics)
+                self._advance(step, metrics, batch.stage)
                 sampler = await trainer.sampler()
                 self._ring(step, metrics)
                 if self._step % train.save_every == 0 and self._step < train.steps:
@@ -100,7 +119,10 @@ class SelfPlay(Loop):
         last = min(step + train.lag, train.steps - 1)
         for later in range(step, last + 1):
             if later not in self._ahead:
-                sampled = self._sample(later, sampler, shown=later == step or train.lag == 0)
+                # What is asked is settled now, not when the task gets to run.
+                debates, stage = self._step_debates(later), self._curriculum.at
+                shown = later == step or train.lag == 0
+                sampled = self._sample(debates, sampler, stage, shown=shown)
                 self._ahead[later] = asyncio.create_task(sampled)
 
     async def _debates_of(self, step: int) -> Sampled:
@@ -111,16 +133,28 @@ class SelfPlay(Loop):
         assert isinstance(sampled, Sampled)
         return sampled
 
-    async def _sample(self, step: int, sampler: Sampler, *, shown: bool) -> Sampled:
+    async def _sample(
+        self, debates: Sequence[Debate], sampler: Sampler, stage: int, *, shown: bool
+    ) -> Sampled:
         began = time.monotonic()
         player = ModelPlayer(sampler, self.engine.chat)
-        debates = step_debates(self.recipe, self.task, step)
         watch = self._watcher("debating", len(debates)) if shown else None
         train = self.recipe.train
         played = await play(
             debates, player, retries=train.retries, turn_timeout=train.turn_timeout, watch=watch
         )
-        return _sampled(played, time.monotonic() - began)
+        return _sampled(played, time.monotonic() - began, stage)
+
+    def _step_debates(self, step: int) -> list[Debate]:
+        """About the next questions of the stage; and, where the recipe says so, open ones again."""
+        stage, train = self._curriculum.at, self.recipe.train
+        task = self._tasks[stage]
+        if not train.resample:
+            return step_debates(self.recipe, task, step)
+        questions = self._difficulty.draw(
+            task, stage, self.recipe.seed, step, train.questions, train.resample
+        )
+        return step_debates(self.recipe, task, step, questions)
 
     def _watcher(self, text: str, total: int) -> Callable[[Heard], None]:
         done: set[int] = set()
@@ -141,8 +175,13 @@ class SelfPlay(Loop):
     # Learning
 
     async def _learn(self, trainer: Trainer, step: int, batch: Sampled) -> dict[str, float]:
-        lesson = learn_from(batch.transcripts, self.recipe, self.task, self._baseline)
+        guide = await self._guided(step, batch)
+        task = self._tasks[batch.stage]
+        lesson = learn_from(batch.transcripts, self.recipe, task, self._baseline, guide)
         self._baseline = lesson.baseline
+        if self.recipe.train.resample:
+            for question, share in lesson.passed.items():
+                self._difficulty.feed(batch.stage, question, share)
         self.folder.write_transcripts(step, batch.transcripts)
         began = time.monotonic()
         self.display.phase("training", 0, 0)
@@ -160,9 +199,26 @@ class SelfPlay(Loop):
             "debates/failed": float(batch.failed),
             "debates/retried": float(batch.retried),
             "skipped": float(update is None),
+            **({"stage": float(batch.stage)} if self.recipe.stages else {}),
+            **({"bootstrap/weight": guide.weight} if guide else {}),
             "staleness": float(min(step, self.recipe.train.lag)),
             "time/training": time.monotonic() - began,
         }
+
+    async def _guided(self, step: int, batch: Sampled) -> Guide | None:
+        """What the guide votes in the debates of a step, as long as it weighs anything."""
+        weight = self.recipe.bootstrap.share(step)
+        if not weight:
+            return None
+        if self._guide is None:
+            model = model_of(self.recipe.bootstrap.guide, self.recipe.model)
+            engine = make_engine(replace(self.recipe, model=model), None)
+            self._guide = ModelPlayer(await engine.policy(), engine.chat, anew=True)
+        self.display.phase("asking the guide", 0, 0)
+        found = await guide_votes(batch.transcripts, self._guide)
+        if found.failed:
+            self.display.note(f"step {step + 1}: the guide failed at {found.failed} ballots")
+        return Guide(found.votes, weight)
 
     def _update(self, trainer: Trainer, step: int, lesson: Lesson) -> Update | None:
         if not lesson.data:
@@ -184,10 +240,24 @@ class SelfPlay(Loop):
     async def _evaluate_if_due(self, step: int, sampler: Sampler) -> None:
         train = self.recipe.train
         every = train.eval_every
+        stage = self._curriculum.at
         due = step in (0, train.steps) or (every > 0 and step % every == 0)
-        found = await self._evaluate(sampler, step, self._mode_wrong) if due else None
-        if found and self._mode_wrong is None:
-            self._mode_wrong = found.wrong
+        if not due and not (stage and self._curriculum.since == step):
+            return
+        wrong = self._mode_wrong.get(stage)
+        found = await self._evaluate(sampler, step, wrong, self._tasks[stage])
+        if found and wrong is None:
+            self._mode_wrong[stage] = found.wrong
+
+    def _advance(self, step: int, metrics: Mapping[str, float], stage: int) -> None:
+        """Goes to the next stage when it is time. Debates of an earlier stage do not count."""
+        now = self._curriculum.at
+        if not self.recipe.stages or stage != now:
+            return
+        why = self._curriculum.feed(metrics, self._tasks[now].name, step)
+        if why:
+            name = self._tasks[self._curriculum.at].name
+            self.display.note(f"stage {now + 2} ({name}) begins after step {step + 1}: {why}")
 
     def _ring(self, step: int, metrics: Mapping[str, float]) -> None:
         for alarm in self._alarms.feed(metrics, step):
@@ -212,8 +282,10 @@ class SelfPlay(Loop):
         state = {
             "baseline": [[*role, mean] for role, mean in self._baseline.means.items()],
             "alarms": self._alarms.to_data(),
-            "mode_wrong": self._mode_wrong,
-            "ahead": [[g.failed, g.retried] for g in groups],
+            "mode_wrong": {str(stage): ids for stage, ids in self._mode_wrong.items()},
+            "ahead": [[g.failed, g.retried, g.stage] for g in groups],
+            "curriculum": self._curriculum.to_data(),
+            "difficulty": self._difficulty.rates,
         }
         self.folder.write_checkpoint(step, state, self.recipe.train.keep)
 
@@ -224,13 +296,14 @@ class SelfPlay(Loop):
         means = {(int(seat), str(stream)): float(m) for seat, stream, m in state["baseline"]}
         self._baseline = RoleBaseline(means)
         self._alarms = Alarms.from_data(state["alarms"])
-        wrong = state["mode_wrong"]
-        self._mode_wrong = None if wrong is None else tuple(wrong)
+        self._mode_wrong = {int(at): tuple(ids) for at, ids in state["mode_wrong"].items()}
+        self._curriculum = Curriculum.from_data(self._curriculum.stages, state["curriculum"])
+        self._difficulty = Difficulty(dict(state["difficulty"]))
         if state["ahead"]:
             name = f"{checkpoint_name(checkpoint.step)}.ahead.jsonl.zst"
             kept = read_ahead(self.folder.checkpoints / name)
-            for at, (failed, retried) in enumerate(state["ahead"], checkpoint.step):
-                sampled = Sampled(kept.get(at, []), failed, retried)
+            for at, (failed, retried, stage) in enumerate(state["ahead"], checkpoint.step):
+                sampled = Sampled(kept.get(at, []), failed, retried, stage=stage)
                 self._ahead[at] = asyncio.create_task(_known(sampled))
 
 
@@ -238,15 +311,20 @@ async def _known(sampled: Sampled) -> Sampled:
     return sampled
 
 
-def _sampled(played: Played, seconds: float) -> Sampled:
-    return Sampled(played.transcripts, len(played.failures), played.retries, seconds)
+def _sampled(played: Played, seconds: float, stage: int) -> Sampled:
+    return Sampled(played.transcripts, len(played.failures), played.retries, seconds, stage)
 
 
-def step_debates(recipe: Recipe, task: Task, step: int) -> list[Debate]:
-    """The debates of a step: a pure function of the recipe and the step."""
+def step_debates(
+    recipe: Recipe, task: Task, step: int, questions: Sequence[Question] | None = None
+) -> list[Debate]:
+    """The debates of a step, about the next questions of the task unless others are given: a pure
+    function of the recipe and the step."""
     count = recipe.train.questions
     protocol = recipe.protocol.protocol()
+    if questions is None:
+        questions = task.draw(recipe.seed, step * count, count)
     return [
         Debate(question, protocol, derive(recipe.seed, "debate", step, index), recipe.protocol)
-        for index, question in enumerate(task.draw(recipe.seed, step * count, count))
+        for index, question in enumerate(questions)
     ]

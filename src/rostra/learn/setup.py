@@ -1,6 +1,8 @@
 """From a recipe to the parts of a run: a task and an engine."""
 
 import json
+from dataclasses import asdict, replace
+from functools import lru_cache
 from pathlib import Path
 
 from rostra.engines.engine import Engine
@@ -8,18 +10,87 @@ from rostra.engines.scripted import ScriptedEngine
 from rostra.errors import ConfigError
 from rostra.players.rehearsal import rehearsal
 from rostra.runs.folder import checkpoint_files, weights_name
+from rostra.runs.recipe import read_config
 from rostra.runs.settings import ModelSettings, Recipe, TaskSettings
+from rostra.tasks.aime import aime
+from rostra.tasks.catalogue import CATALOGUE
+from rostra.tasks.gsm8k import gsm8k
+from rostra.tasks.jsonl import own_task
+from rostra.tasks.longwriter import longwriter
+from rostra.tasks.math import math
+from rostra.tasks.nyu import nyu
+from rostra.tasks.quality import quality
+from rostra.tasks.reasoning_gym import reasoning_gym
 from rostra.tasks.shop import shop
+from rostra.tasks.sources import Source
 from rostra.tasks.sums import sums
 from rostra.tasks.task import Task
 
 
 def make_task(settings: TaskSettings) -> Task:
+    """The task of the settings. It is read once: the same settings give the same task."""
+    task = _made(json.dumps(asdict(replace(settings, only={}))))
+    return task.where(settings.only) if settings.only else task
+
+
+@lru_cache(maxsize=8)
+def _made(frozen: str) -> Task:
+    settings = TaskSettings(**json.loads(frozen))
+    source = Source(
+        settings.path,
+        settings.dataset or CATALOGUE[settings.name].hub,
+        settings.splits,
+        settings.validation,
+        settings.held_out,
+        settings.limit,
+    )
     match settings.name:
         case "sums":
             return sums(settings.below, settings.held_out)
         case "shop":
             return shop(settings.size, settings.held_out)
+        case "gsm8k":
+            return gsm8k(source)
+        case "math":
+            return math(source, settings.levels, settings.subjects)
+        case "aime":
+            return aime(source)
+        case "longwriter":
+            return longwriter(source)
+        case "quality":
+            return quality(source, settings.hard)
+        case "nyu":
+            return nyu(source)
+        case "reasoning_gym":
+            return reasoning_gym(source, settings.size)
+        case "jsonl" | "hub":
+            return own_task(settings.name, source, settings.fields, settings.grader or "exact")
+
+
+def make_tasks(recipe: Recipe) -> list[Task]:
+    """The task of a recipe, or those of its stages."""
+    stages = [stage.task for stage in recipe.stages]
+    return [make_task(settings) for settings in stages or [recipe.task]]
+
+
+def model_of(spec: str, like: ModelSettings) -> ModelSettings:
+    """The model that a name, a folder of weights or a run stands for, to be asked and not trained;
+    the rest as in `like`."""
+    path = Path(spec)
+    like = replace(like, start="", lora_rank=0)
+    if spec == "scripted":
+        return replace(like, engine="scripted")
+    adapted = (path / "adapter_config.json").is_file()
+    run = path.parent.parent if adapted else path
+    if (run / "config.toml").is_file():
+        own = read_config(run).model
+        begun = find_start(own) if own.start else None
+        if begun is not None and not (begun / "adapter_config.json").exists():
+            own = replace(own, name=str(begun))  # what an adapter of the run stands on
+        return replace(own, start=spec, lanes=like.lanes)
+    if adapted or (path / "config.json").exists():
+        return replace(like, start=spec)
+    return replace(like, name=spec)
 
 
 def make_engine(recipe: Recipe, checkpoints: Path | None) -> Engine:
@@ -60,6 +131,10 @@ def check_start(recipe: Recipe) -> None:
         raise ConfigError("model.start: the scripted engine has no weights to begin with")
     if recipe.model.start:
         find_start(recipe.model)
+    if recipe.bootstrap.guide:
+        guide = model_of(recipe.bootstrap.guide, recipe.model)
+        if guide.start:
+            find_start(guide)
     for phase in recipe.phases:
         if phase.kind == "stored" and not Path(phase.path).exists():
             raise ConfigError(f"phases: path = {phase.path!r}: no such run or file")

@@ -24,7 +24,7 @@ from rostra.engines.chat import ChatFormat, Message
 from rostra.engines.schedules import Schedule
 from rostra.engines.training import Adam, Datum, Trainer
 from rostra.errors import ConfigError
-from rostra.learn.lesson import marks_of
+from rostra.learn.lesson import all_marks
 from rostra.learn.loop import Loop
 from rostra.learn.stop import Stopped
 from rostra.learn.update import Update, submit
@@ -33,7 +33,7 @@ from rostra.players.spoken import SpokenPlayer, Words
 from rostra.players.sums import Carelessness, SumsTeacher
 from rostra.rewards.advantages import Key
 from rostra.rewards.score import Correct
-from rostra.rewards.streams import GEN, JUDGE
+from rostra.rewards.streams import GEN, JUDGE, gen_rewards
 from rostra.runs.folder import weights_name
 from rostra.runs.settings import Phase
 from rostra.runs.transcripts import read_transcripts
@@ -69,7 +69,7 @@ class _Place:
 class WarmStart(Loop):
     """One run of a warm start."""
 
-    _stored: dict[int, list[Transcript]] = field(default_factory=dict, init=False)
+    _stored: dict[int, list[tuple[Debate, Words]]] = field(default_factory=dict, init=False)
     _flying: deque[_Begun] = field(default_factory=deque, init=False)
     _landed: float = field(default=0.0, init=False)
     """When the last update was over."""
@@ -155,37 +155,51 @@ class WarmStart(Loop):
             )
         if phase.kind != "drill":
             debates = await self._debates(place, step)
-            right = [marks_of(t, self.task) for t in debates] if phase.only_right else None
+            right = all_marks(debates, self.task) if phase.only_right else None
             data += _weighed(spoken_data(debates, phase.streams, right))
         return data
 
     async def _debates(self, place: _Place, step: int) -> list[Transcript]:
         phase, rules = place.phase, self.recipe.protocol
         if phase.kind == "stored":
-            return await self._stored_debates(place, step)
+            return await self._stored_debates(place)
         questions = self.task.draw(self.recipe.seed, step * phase.debates, phase.debates)
         seeds = [derive(self.recipe.seed, "warm", step, i) for i in range(len(questions))]
         debates = [Debate.peer(q, rules, s) for q, s in zip(questions, seeds, strict=True)]
         player = SpokenPlayer(teacher(self.task, phase), self.engine.chat)
         return (await play(debates, player)).transcripts
 
-    async def _stored_debates(self, place: _Place, step: int) -> list[Transcript]:
-        """Debates that were played before, spoken again in the tokens of this engine."""
+    async def _stored_debates(self, place: _Place) -> list[Transcript]:
+        """What was said before, spoken again in the tokens of this engine."""
         phase = place.phase
         if place.number not in self._stored:
-            found = [stored.transcript for stored in read_transcripts(Path(phase.path))]
-            self._stored[place.number] = found
+            self._stored[place.number] = self._read(phase)
         known = self._stored[place.number]
         start = place.step * phase.debates
         chosen = [known[(start + i) % len(known)] for i in range(min(phase.debates, len(known)))]
 
-        async def again(old: Transcript) -> Transcript:
-            said = {turn.id: turn.text for turn in old.turns}
-            player = SpokenPlayer(_repeat(said), self.engine.chat)
-            debate = Debate(old.question, old.protocol, old.seed, old.rules)
-            return (await play([debate], player)).transcripts[0]
+        async def again(debate: Debate, words: Words) -> Transcript:
+            return (await play([debate], SpokenPlayer(words, self.engine.chat))).transcripts[0]
 
-        return list(await asyncio.gather(*map(again, chosen)))
+        return list(await asyncio.gather(*(again(*one) for one in chosen)))
+
+    def _read(self, phase: Phase) -> list[tuple[Debate, Words]]:
+        """The debates of a file or a run, and what is said in them: everything, or the best answers
+        in the place of all."""
+        found = [stored.transcript for stored in read_transcripts(Path(phase.path))]
+        if phase.choose == "all":
+            return [
+                (
+                    Debate(old.question, old.protocol, old.seed, old.rules),
+                    _repeat({turn.id: turn.text for turn in old.turns}),
+                )
+                for old in found
+            ]
+        protocol = self.recipe.protocol.opening()
+        best = best_solutions(found, self.task, phase.choose)
+        if not best:
+            raise ConfigError(f"phases: path = {phase.path!r}: no solution in it is to be learned")
+        return [(Debate(old.question, protocol, old.seed), _in_turn(texts)) for old, texts in best]
 
     async def _save(self, trainer: Trainer) -> None:
         self.display.phase("saving", 0, 0)
@@ -224,6 +238,47 @@ def _repeat(said: Mapping[TurnId, str]) -> Words:
         return said[TurnId(view.seat, state.protocol.slots[view.slot].round)]
 
     return words
+
+
+def _in_turn(texts: Sequence[str]) -> Words:
+    """The texts by seat, over again where there are more seats."""
+
+    def words(state: State, view: View) -> str:
+        return texts[view.seat % len(texts)]
+
+    return words
+
+
+def best_solutions(
+    transcripts: Sequence[Transcript], task: Task, choose: str
+) -> list[tuple[Transcript, list[str]]]:
+    """For each debate that has any, the solutions that are worth learning as direct answers.
+    winners: those that did best by votes, if they were preferred more often than not. right: the
+    right ones."""
+    found = []
+    for transcript, marks in zip(transcripts, all_marks(transcripts, task), strict=True):
+        worth: Mapping[TurnId, float] = marks
+        if choose == "winners":
+            earned = gen_rewards(transcript.votes)
+            spoken = [turn.id for turn in transcript.turns if transcript.kind(turn) == "speak"]
+            worth = {turn: earned[turn] for turn in spoken if turn in earned}
+        top = max(worth.values(), default=0.0)
+        best = [t for t in transcript.turns if t.ok and top > 0 and worth.get(t.id) == top]
+        if best:
+            found.append((transcript, [_alone(transcript, turn) for turn in best]))
+    return found
+
+
+def _alone(transcript: Transcript, turn: Turn) -> str:
+    """A solution as it would have been given alone, with nothing said about others."""
+    if not turn.seen:
+        return turn.text
+    slot = transcript.protocol.slots[turn.slot]
+    bodies = [
+        (name, turn.section(name) if name == "solution" else "NO" if name == "consensus" else "N/A")
+        for name in slot.sections
+    ]
+    return "".join(f"<{name}>{body}</{name}>" for name, body in bodies)
 
 
 def spoken_data(

@@ -14,12 +14,21 @@ class ModelPlayer:
     """Samples what it says. What it sampled before comes back to it token for token."""
 
     def __init__(
-        self, sampler: Sampler, chat: ChatFormat, *, top_p: float = 1.0, top_k: int = 0
+        self,
+        sampler: Sampler,
+        chat: ChatFormat,
+        *,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        anew: bool = False,
     ) -> None:
+        """With `anew`, every prompt is written from the texts of the debate: for a model that did
+        not sample the turns it reads as its own, and may not share their tokens."""
         self._sampler = sampler
         self._chat = chat
         self._top_p = top_p
         self._top_k = top_k
+        self._anew = anew
 
     async def speak(self, state: State, view: View) -> Reply:
         slot = state.protocol.slots[view.slot]
@@ -32,7 +41,7 @@ class ModelPlayer:
             stop=slot.stop,
             seed=state.turn_seed(view.seat),
         )
-        if view.extends is not None and self._chat.extends:
+        if view.extends is not None and self._chat.extends and not self._anew:
             turns = {turn.id: turn for turn in state.turns}
             own = turns[view.extends]
             observation = self._chat.extend(own.tokens, view.messages)

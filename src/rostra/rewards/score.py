@@ -9,6 +9,7 @@ import numpy as np
 from rostra.debate.peer import Consensus, PeerRules, RewardName, check_choice, check_penalty
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import TurnId
+from rostra.debate.votes import Vote
 from rostra.errors import ConfigError
 from rostra.rewards.advantages import (
     Advantages,
@@ -26,6 +27,7 @@ from rostra.rewards.streams import (
     WHOLE,
     format_penalties,
     gen_rewards,
+    guided,
     judge_rewards,
     judge_truth,
     mix,
@@ -75,6 +77,16 @@ class RewardRules:
 
 
 @dataclass(frozen=True, slots=True)
+class Guide:
+    """What a stronger model voted in the same debates, and how much it weighs."""
+
+    votes: Sequence[Sequence[Vote]]
+    """For each debate."""
+    weight: float
+    """w in (1 - w) * peer + w * agreement with the guide, on the judge stream."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scores:
     """The rewards and advantages of a batch of debates, one entry per debate."""
 
@@ -90,15 +102,18 @@ def score(
     correct: Sequence[Correct] | None = None,
     baseline: RoleBaseline | None = None,
     answers: Sequence[Answers] | None = None,
+    guide: Guide | None = None,
 ) -> Scores:
     """Scores debates: every debate is one group. `answers` are needed by control = plurality."""
     if rules.control == "plurality" and answers is None:
         raise ConfigError("control = plurality: needs to know what each solution answers")
     truths: Sequence[Correct] = correct if correct is not None else [{}] * len(transcripts)
     said: Sequence[Answers] = answers if answers is not None else [{}] * len(transcripts)
+    help_: Sequence[Sequence[Vote]] = guide.votes if guide else [()] * len(transcripts)
+    weight = guide.weight if guide else 0.0
     rewards = [
-        rewards_of(t, rules, truth, own)
-        for t, truth, own in zip(transcripts, truths, said, strict=True)
+        rewards_of(t, rules, truth, own, given, weight)
+        for t, truth, own, given in zip(transcripts, truths, said, help_, strict=True)
     ]
     baseline = baseline or RoleBaseline()
     match rules.baseline:
@@ -114,14 +129,20 @@ def score(
 
 
 def rewards_of(
-    transcript: Transcript, rules: RewardRules, correct: Correct, answers: Answers | None = None
+    transcript: Transcript,
+    rules: RewardRules,
+    correct: Correct,
+    answers: Answers | None = None,
+    guide: Sequence[Vote] = (),
+    weight: float = 0.0,
 ) -> Rewards:
     """The rewards of one debate; None where there is no signal."""
     if rules.control == "coin":
         transcript = coin_flipped(transcript)
     common = plurality_rewards(transcript, answers or {}) if rules.control == "plurality" else None
     if rules.reward == "streams":
-        return _stream_rewards(transcript, rules, correct, common)
+        help_ = guided(transcript.votes, guide)
+        return _stream_rewards(transcript, rules, correct, common, help_, weight)
     return _returns(transcript, rules, correct, common)
 
 
@@ -130,6 +151,8 @@ def _stream_rewards(
     rules: RewardRules,
     correct: Correct,
     common: Mapping[TurnId, float] | None,
+    help_: Mapping[TurnId, float],
+    weight: float,
 ) -> Rewards:
     votes = transcript.votes
     gen = gen_rewards(votes) if common is None else common
@@ -142,7 +165,8 @@ def _stream_rewards(
         rewards[Key(*turn.id, GEN)] = (
             mix(gen.get(turn.id), correct.get(turn.id), rules.truth) if solved else None
         )
-        judged = mix(judge.get(turn.id), honest.get(turn.id), rules.judge_truth)
+        peer = mix(judge.get(turn.id), help_.get(turn.id), weight)
+        judged = mix(peer, honest.get(turn.id), rules.judge_truth)
         rewards[Key(*turn.id, JUDGE)] = penalties.get(turn.id, judged)
     return rewards
 

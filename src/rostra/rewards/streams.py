@@ -99,6 +99,22 @@ def judge_truth(votes: Iterable[Vote], correct: Mapping[TurnId, float]) -> dict[
     return {turn: sum(marks) / len(marks) for turn, marks in scores.items()}
 
 
+def guided(votes: Iterable[Vote], guide: Iterable[Vote]) -> dict[TurnId, float]:
+    """For each turn, the mean over its votes of +1 for agreeing with a guide on that pair, -1 for
+    opposing it, 0 where either is a tie. A pair that the guide did not judge gives no signal."""
+    balance = defaultdict[tuple[TurnId, TurnId], int](int)
+    for vote in guide:
+        low, high, sign = _directed(vote)
+        balance[low, high] += sign
+    scores = defaultdict[TurnId, list[int]](list)
+    for vote in _impartial(votes):
+        low, high, sign = _directed(vote)
+        if (low, high) in balance:
+            verdict = balance[low, high]
+            scores[vote.author].append(sign * ((verdict > 0) - (verdict < 0)))
+    return {turn: sum(marks) / len(marks) for turn, marks in scores.items()}
+
+
 def mix(peer: float | None, truth: float | None, weight: float) -> float | None:
     """(1 - w) * peer + w * truth. A part without signal adds nothing; with neither, there is none.
 

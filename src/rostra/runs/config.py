@@ -162,7 +162,13 @@ def first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     said = first.get("ctx", {}).get("error")
-    return str(said) if said else f"{where}: {_lower(first['msg'])}, got {_short(first['input'])}"
+    if said:
+        return str(said)
+    hint = ""
+    if first["type"] == "literal_error":
+        choices = tuple(re.findall(r"'([^']*)'", first["ctx"]["expected"]))
+        hint = did_you_mean(str(first["input"]), choices)
+    return f"{where}: {_lower(first['msg'])}, got {_short(first['input'])}{hint}"
 
 
 def _lower(text: str) -> str:

@@ -15,11 +15,13 @@ from rostra.errors import ConfigError, DataError
 from rostra.runs.config import Layer, first_error, merged_rules, read_setting, read_toml
 from rostra.runs.settings import (
     AlarmSettings,
+    BootstrapSettings,
     EvalSettings,
     ModelSettings,
     Phase,
     Recipe,
     RewardSettings,
+    Stage,
     TaskSettings,
     TrainSettings,
 )
@@ -31,7 +33,9 @@ TABLES = {
     "train": TrainSettings,
     "eval": EvalSettings,
     "alarms": AlarmSettings,
+    "bootstrap": BootstrapSettings,
 }
+LISTS: dict[str, type[Any]] = {"phases": Phase, "stages": Stage}
 _TOP = ("loop", "title", "folder", "seed", "trackers")
 
 
@@ -64,8 +68,17 @@ def shipped_recipes() -> list[Path]:
 
 def read_recipe(path: Path, settings: Sequence[str] = ()) -> Recipe:
     """A recipe from a file and from `key=value` settings, such as `train.steps=4` or `steps=4`."""
-    whole = read_toml(path)
-    where = f"{path}: "
+    return _resolved(read_toml(path), f"{path}: ", path.parent, settings)
+
+
+def plain_recipe(settings: Sequence[str] = ()) -> Recipe:
+    """A recipe of defaults and of `key=value` settings."""
+    return _resolved({}, "", Path(), settings)
+
+
+def _resolved(
+    whole: Mapping[str, Any], where: str, folder: Path, settings: Sequence[str]
+) -> Recipe:
     _check_tables(whole, where)
     changes = _by_table([read_setting(text) for text in settings])
     values: dict[str, Any] = {key: whole[key] for key in _TOP if key in whole}
@@ -76,23 +89,33 @@ def read_recipe(path: Path, settings: Sequence[str] = ()) -> Recipe:
         own = _table(kind, table, f"{where}[{name}] ")
         given = changes.get(name, {})
         values[name] = _table(kind, {**table, **given}, f"{name}.") if given else own
-    phases = whole.get("phases", [])
-    if not isinstance(phases, list) or not all(isinstance(phase, dict) for phase in phases):
-        raise ConfigError(f"{where}phases: write each as a table that begins with [[phases]]")
-    for number, phase in enumerate(phases, 1):
-        place = f"{where}[[phases]] number {number}: "
-        _check_keys(phase, Phase, place)
-        _table(Phase, phase, place)
+    phases, stages = (_checked_list(whole, name, where) for name in LISTS)
     layers = [
-        Layer(f"{where}[protocol] ", dict(whole.get("protocol", {})), path.parent),
+        Layer(f"{where}[protocol] ", dict(whole.get("protocol", {})), folder),
         Layer("protocol.", changes.get("protocol", {}), Path()),
     ]
     rules = merged_rules(None, layers, named=True)
-    return _validated({**values, "phases": phases, "protocol": rules}, where, top)
+    lists = {"phases": phases, "stages": stages}
+    return _validated({**values, **lists, "protocol": rules}, where, top)
+
+
+def _checked_list(whole: Mapping[str, Any], name: str, where: str) -> list[Any]:
+    """Tables of one kind, each checked."""
+    tables = whole.get(name, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ConfigError(f"{where}{name}: write each as a table that begins with [[{name}]]")
+    for number, table in enumerate(tables, 1):
+        place = f"{where}[[{name}]] number {number}: "
+        _check_keys(table, LISTS[name], place)
+        if isinstance(table.get("task"), dict):
+            _check_keys(table["task"], TaskSettings, f"{place}task.")
+            _table(TaskSettings, table["task"], f"{place}task.")
+        _table(LISTS[name], table, place)
+    return tables
 
 
 def _check_tables(whole: Mapping[str, Any], where: str) -> None:
-    known = (*_TOP, *TABLES, "protocol", "phases")
+    known = (*_TOP, *TABLES, "protocol", *LISTS)
     for key, value in whole.items():
         if key not in known:
             raise ConfigError(f"{where}{_shown(key)}: unknown key{did_you_mean(key, known)}")
@@ -205,7 +228,7 @@ def _plain(value: Any) -> Any:
 
 def changed_keys(old: Recipe, new: Recipe) -> list[str]:
     """The settings that differ, as `table.key: old -> new`."""
-    before, after = _flat(asdict(old)), _flat(asdict(new))
+    before, after = flat(asdict(old)), flat(asdict(new))
     # A directory that was moved is still the same run.
     del before["folder"], after["folder"]
     return [
@@ -215,11 +238,12 @@ def changed_keys(old: Recipe, new: Recipe) -> list[str]:
     ]
 
 
-def _flat(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+def flat(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Settings in tables by their full names."""
     found: dict[str, Any] = {}
     for key, item in value.items():
         if isinstance(item, Mapping):
-            found |= _flat(item, f"{path}{key}.")
+            found |= flat(item, f"{path}{key}.")
         else:
             found[f"{path}{key}"] = item
     return found

@@ -7,7 +7,7 @@ from functools import lru_cache
 from random import Random
 
 from rostra.seeds import derive
-from rostra.tasks.grading import same_integer
+from rostra.tasks.grading import Integers
 from rostra.tasks.question import Question
 from rostra.tasks.task import Task, split
 
@@ -25,7 +25,7 @@ def shop(size: int = 1000, held_out: float = 0.15) -> Task:
         place += 1
         found.setdefault(text, Question(f"shop-{place}", text, str(answer)))
     train, held = split(list(found.values()), held_out, 0)
-    return Task("shop", train, held, same_integer)
+    return Task("shop", train, held, Integers())
 
 
 def _problem(random: Random) -> tuple[str, int]:

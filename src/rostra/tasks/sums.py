@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from random import Random
 
-from rostra.tasks.grading import same_integer
+from rostra.tasks.grading import Integers
 from rostra.tasks.question import Question
 from rostra.tasks.task import Exercise, Task, split
 
@@ -27,7 +27,7 @@ def sums(below: int = 30, held_out: float = 0.15) -> Task:
         for b in range(below)
     ]
     train, held = split(questions, held_out, 0)
-    return Task("sums", train, held, same_integer)
+    return Task("sums", train, held, Integers())
 
 
 def has_carry(a: int, b: int) -> bool:

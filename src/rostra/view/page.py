@@ -66,7 +66,7 @@ def header(title: str, facts: Sequence[str]) -> str:
     return f'<header>\n<h1>{text(title)}</h1>\n<ul class="facts">{items}</ul>\n</header>'
 
 
-def _section(title: str, body: str, name: str) -> str:
+def section(title: str, body: str, name: str) -> str:
     return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{body}\n</section>'
 
 
@@ -87,7 +87,7 @@ _SHARES = ("pass@", "cons@", "vote@", "avg@", "greedy_", "format", "decided", "l
 def evals(rows: Sequence[Row]) -> str:
     """Before and after, or the one evaluation that there is."""
     if not rows:
-        return _section("Evaluation", "<p>This run was not evaluated.</p>", "evals")
+        return section("Evaluation", "<p>This run was not evaluated.</p>", "evals")
     ends = [rows[0], rows[-1]] if len(rows) > 1 else [rows[0]]
     names = dict.fromkeys(n for row in ends for n in row.values if n.startswith("eval/"))
     measures = [n for n in names if not n.endswith(("/low", "/high"))]
@@ -103,7 +103,7 @@ def evals(rows: Sequence[Row]) -> str:
         f"<tbody>\n{body}</tbody>\n</table>\n</div>"
     )
     title = "Before and after" if len(ends) > 1 else "Evaluation"
-    return _section(title, table + (f'\n<p class="note">{note}</p>' if ranged else ""), "evals")
+    return section(title, table + (f'\n<p class="note">{note}</p>' if ranged else ""), "evals")
 
 
 def _when(step: int) -> str:
@@ -164,18 +164,18 @@ def alarms(found: Sequence[Mapping[str, Any]]) -> str:
             f"<br>{_clipped(str(last.get('saw', '')))}"
             f"<br><em>Try:</em> {_clipped(str(last.get('try', '')))}</li>"
         )
-    return _section("Alarms", f'<ul class="alarms">\n{"".join(items)}\n</ul>', "alarms")
+    return section("Alarms", f'<ul class="alarms">\n{"".join(items)}\n</ul>', "alarms")
 
 
 def cards(drawn: Sequence[Card]) -> str:
     if not drawn:
-        return _section("Plots", "<p>Nothing to plot yet: no step was recorded.</p>", "plots")
+        return section("Plots", "<p>Nothing to plot yet: no step was recorded.</p>", "plots")
     note = (
         f'<p class="note">From {LONG} steps on, thin lines are single steps and thick ones running '
         "means. A gap means no signal.</p>"
     )
     grid = "\n".join(map(_card, drawn))
-    return _section("Plots", f'{note}\n<div class="grid">\n{grid}\n</div>', "plots")
+    return section("Plots", f'{note}\n<div class="grid">\n{grid}\n</div>', "plots")
 
 
 def _card(card: Card) -> str:
@@ -195,7 +195,7 @@ def _card(card: Card) -> str:
 
 def debates(excerpts: Sequence[Excerpt]) -> str:
     if not excerpts:
-        return _section("Debates", "<p>This run kept no transcripts.</p>", "debates")
+        return section("Debates", "<p>This run kept no transcripts.</p>", "debates")
     parts = []
     for excerpt in excerpts:
         articles = [_debate(t, first=i == 0) for i, t in enumerate(excerpt.transcripts)]
@@ -204,7 +204,7 @@ def debates(excerpts: Sequence[Excerpt]) -> str:
             f'<div>\n<h3>{text(excerpt.title)} <span class="note">{text(excerpt.file)}</span></h3>'
             f"\n{''.join(articles)}{error}\n</div>"
         )
-    return _section("Debates", f'<div class="sides">\n{"".join(parts)}\n</div>', "debates")
+    return section("Debates", f'<div class="sides">\n{"".join(parts)}\n</div>', "debates")
 
 
 def _debate(transcript: Transcript, first: bool) -> str:
@@ -234,6 +234,7 @@ def _ending(transcript: Transcript) -> str:
     outcome = transcript.outcome
     how = {
         "consensus": "everybody agreed",
+        "agreement": "enough of them gave the same answer",
         "rounds": "all rounds were played",
         "malformed": f"turn {outcome.by} was malformed",
     }[outcome.ended]
@@ -310,9 +311,9 @@ def _long(said: str) -> str:
     return f'<details class="long"><summary>{text(start)}…</summary>{whole}</details>'
 
 
-def config(toml: str | None) -> str:
-    if toml is None:
-        return _section("Settings", "<p>This run kept no config.toml.</p>", "config")
-    body = f'<pre tabindex="0">{_clipped(toml, LONGEST_CONFIG)}</pre>'
-    folded = f"<details><summary>config.toml</summary>{body}</details>"
-    return _section("Settings", folded, "config")
+def config(settings: str | None, name: str = "config.toml") -> str:
+    if settings is None:
+        return section("Settings", f"<p>This run kept no {text(name)}.</p>", "config")
+    body = f'<pre tabindex="0">{_clipped(settings, LONGEST_CONFIG)}</pre>'
+    folded = f"<details><summary>{text(name)}</summary>{body}</details>"
+    return section("Settings", folded, "config")

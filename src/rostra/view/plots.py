@@ -92,6 +92,8 @@ class Plot:
     title: str
     caption: str
     panels: Sequence[Panel]
+    across: str = "optimiser steps done"
+    """What goes from left to right."""
 
 
 class Key(NamedTuple):
@@ -153,11 +155,11 @@ def draw(plot: Plot, name: str) -> Card | None:
             keys.setdefault(s.name, Key(s.name, place % COLOURS, place >= COLOURS, s.look))
     left_out = sum(len(p.series) > MOST_SERIES for p in plot.panels)
     caption = plot.caption + (f" Only the first {MOST_SERIES} are drawn." if left_out else "")
-    return Card(plot.title, caption, tuple(keys.values()), _svg(plot.title, panels, keys, name))
+    return Card(plot.title, caption, tuple(keys.values()), _svg(plot, panels, keys, name))
 
 
 def _svg(
-    title: str, panels: Sequence[tuple[Panel, list[Series]]], keys: Mapping[str, Key], name: str
+    plot: Plot, panels: Sequence[tuple[Panel, list[Series]]], keys: Mapping[str, Key], name: str
 ) -> str:
     matplotlib, figures, ticks = map(need, ("matplotlib", "matplotlib.figure", "matplotlib.ticker"))
     with matplotlib.rc_context():
@@ -172,14 +174,14 @@ def _svg(
             if panel.percent:
                 ax.yaxis.set_major_formatter(ticks.PercentFormatter(1.0))
         axes[-1].xaxis.set_major_locator(ticks.MaxNLocator(6, integer=True))
-        axes[-1].set_xlabel("optimiser steps done")
+        axes[-1].set_xlabel(plot.across)
         first, last = axes[-1].get_xlim()
         if last - first < 1:  # a single step
             axes[-1].set_xlim((first + last) / 2 - 0.6, (first + last) / 2 + 0.6)
         figure.align_ylabels()
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None})
-    return _inline(out.getvalue(), title, name)
+    return _inline(out.getvalue(), plot.title, name)
 
 
 def _panel(ax: Any, panel: Panel, shown: Sequence[Series], keys: Mapping[str, Key]) -> None:

@@ -14,6 +14,7 @@ from rostra.runs.folder import write_whole
 from rostra.runs.transcripts import Stored, read_transcripts
 from rostra.view import page
 from rostra.view.curves import cards, total
+from rostra.view.evaluation import evaluations_of
 from rostra.view.plots import Row, need
 
 DEBATES = 2
@@ -44,6 +45,7 @@ def write_report(folder: Path, title: str | None = None) -> Path:
     body = [
         page.header(name, _facts(run, name)),
         page.evals(run.evals),
+        *evaluations_of(folder),
         page.alarms(run.alarms),
         page.cards(cards(run.train, run.evals)),
         page.debates(run.debates),

@@ -14,6 +14,7 @@ from rostra.debate.transcript import Transcript
 from rostra.debate.turn import Turn
 from rostra.debate.verdicts import Verdict
 from rostra.debate.votes import Ballot
+from rostra.evals.answering import Answer, read_answer
 from rostra.rewards.advantages import Key
 from rostra.rewards.metrics import debate_metrics, reward_metrics
 from rostra.rewards.score import RewardRules, Scores
@@ -28,6 +29,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u
 def printable(text: str) -> str:
     """Text that cannot move the cursor, change colours or reverse the direction of a terminal."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """Printable text on one line."""
+    return printable(" ".join(text.split()))
 
 
 class DebatePrinter:
@@ -85,6 +91,7 @@ class DebatePrinter:
         outcome = transcript.outcome
         how = {
             "consensus": "everybody agreed",
+            "agreement": "the answers agree",
             "rounds": "all rounds were played",
             "malformed": f"turn {outcome.by} was malformed",
         }[outcome.ended]
@@ -126,8 +133,33 @@ class DebatePrinter:
             )
             self.line(f"Verdict: {said}", "bold")
 
-    def scores(self, transcript: Transcript, scores: Scores, rules: RewardRules) -> None:
-        """Rewards, and advantages in brackets, of every seat of the first debate."""
+    def scores(
+        self, transcript: Transcript, scores: Scores, rules: RewardRules, *, answer: bool = True
+    ) -> None:
+        """Rewards, and advantages in brackets, of every seat of the first debate; and the answer
+        that most of them gave."""
+        self._rewards(transcript, scores, rules)
+        found = read_answer([transcript])
+        if answer and found.answer is not None:
+            self.answer(found)
+
+    def answer(self, found: Answer) -> None:
+        """What was answered, by how many, and after how much debate, in one line."""
+        self.line()
+        if found.answer is None:
+            self.line("Answer: none, because no agent gave one in a \\boxed{}", "bold")
+            return
+        gave = f"{round(found.agreement * found.agents)} of {_count(found.agents, 'agent')}"
+        how = {
+            "votes": f"preferred by votes, {gave}",
+            "plurality: no votes": f"{gave}, without votes",
+        }.get(found.how, gave)
+        debates = len(found.transcripts)
+        where = f" in {_count(debates, 'debate')}" if debates > 1 else ""
+        after = f"after {_count(found.rounds, 'round')}{where}"
+        self.line(f"Answer: {one_line(found.answer)} ({how}, {after})", "bold")
+
+    def _rewards(self, transcript: Transcript, scores: Scores, rules: RewardRules) -> None:
         rewards, advantages = scores.rewards[0], scores.advantages.groups[0]
         seats = range(len(transcript.protocol.seats))
 

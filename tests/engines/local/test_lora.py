@@ -120,6 +120,7 @@ def test_an_adapter_folder_is_a_place_to_begin(fresh: Make, tmp_path: Path) -> N
         return await (await make()).score(np.array(TOKENS), 1)
 
     assert asyncio.run(score(trainer.sampler)) == pytest.approx(said, abs=1e-5)
+    assert asyncio.run(score(engine.policy)) == pytest.approx(said, abs=1e-5)
     base = plain_scores(toy_model(0)[0])
     assert asyncio.run(score(engine.sampler)) == pytest.approx(base, abs=1e-5)
     # And it trains on from there.

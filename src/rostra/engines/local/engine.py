@@ -169,6 +169,10 @@ class LocalEngine:
         """The model as it is: without the adapter, if there is one."""
         return LocalSampler(self, self.weights.base())
 
+    async def policy(self) -> LocalSampler:
+        """The model with its adapter, if there is one, as it is now."""
+        return LocalSampler(self, self.weights.policy())
+
     async def trainer(self) -> LocalTrainer:
         """The one trainer of this engine."""
         if self._folder is None:

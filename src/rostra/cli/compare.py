@@ -1,0 +1,126 @@
+"""`rostra compare`: two evaluations, question by question."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from rostra.cli.options import console
+from rostra.errors import ConfigError, DataError
+from rostra.evals.modes import MODES, Mode
+from rostra.evals.statistics import Paired, paired
+from rostra.evals.store import SETTINGS, read_rows, read_settings
+
+Rows = Mapping[Mode, Mapping[str, Mapping[str, Any]]]
+
+
+@click.command("compare", short_help="Compare two evaluated runs with a paired test.")
+@click.argument("first", metavar="RUN_A")
+@click.argument("second", metavar="RUN_B")
+@click.option("--task", help="Which evaluation of the runs.  [default: the one they both have]")
+@click.option(
+    "--measure",
+    default="accuracy",
+    show_default=True,
+    help="What is compared: accuracy, or another number of rows.jsonl, such as pass@k or tokens.",
+)
+def command(first: str, second: str, task: str | None, measure: str) -> None:
+    """Compare the evaluations of RUN_A and RUN_B: runs, or folders that `rostra eval` wrote.
+
+    Only questions that both were asked count, each as one pair. The p-value is that of a sign-flip
+    test: how often chance alone would make so large a difference.
+
+    \b
+    rostra eval runs/a --mode all && rostra eval runs/b --mode all
+    rostra compare runs/a runs/b
+    """
+    left, right = _folders(first, second, task)
+    warnings = _differences(read_settings(left), read_settings(right))
+    rows = read_rows(left), read_rows(right)
+    screen = console()
+    table = Table(box=None, pad_edge=False)
+    for name in ("mode", "A", "B", "B - A", "95% interval", "p", "better", "worse", "equal"):
+        table.add_column(name, justify="left" if name == "mode" else "right")
+    found = compared(*rows, measure)
+    if not found:
+        raise DataError(f"{left} and {right}: no mode and question in common to compare")
+    for mode, (a, b, change) in found.items():
+        table.add_row(mode, *_cells(a, b, change, share=measure not in ("tokens", "prompt_tokens")))
+    screen.print(Text(f"A: {left}\nB: {right}\n"), soft_wrap=True)
+    screen.print(table)
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+
+
+def compared(
+    left: Rows, right: Rows, measure: str = "accuracy"
+) -> dict[Mode, tuple[float, float, Paired]]:
+    """The means of both and their paired difference, by mode, on the questions they share."""
+    found: dict[Mode, tuple[float, float, Paired]] = {}
+    for mode in MODES:
+        a, b = left.get(mode, {}), right.get(mode, {})
+        both = [
+            question
+            for question in a
+            if question in b and None not in (a[question].get(measure), b[question].get(measure))
+        ]
+        if both:
+            ours, theirs = ([float(rows[q][measure]) for q in both] for rows in (a, b))
+            means = [sum(values) / len(values) for values in (ours, theirs)]
+            found[mode] = means[0], means[1], paired(theirs, ours)
+    return found
+
+
+def _cells(a: float, b: float, change: Paired, *, share: bool) -> list[str]:
+    def one(value: float, sign: str = "") -> str:
+        return f"{100 * value:{sign}.1f}" if share else f"{value:{sign},.1f}"
+
+    percent = "%" if share else ""
+    return [
+        one(a) + percent,
+        one(b) + percent,
+        one(change.difference, "+"),
+        f"{one(change.low, '+')} to {one(change.high, '+')}",
+        f"{change.p:.2g}",
+        *map(str, (change.better, change.worse, change.equal)),
+    ]
+
+
+def _folders(first: str, second: str, task: str | None) -> tuple[Path, Path]:
+    choices = [_evaluations(Path(name)) for name in (first, second)]
+    if task is not None:
+        choices = [{k: v for k, v in found.items() if k in (task, "")} for found in choices]
+    shared = [name for name in choices[0] if name in choices[1]]
+    if "" in choices[0] or "" in choices[1]:
+        picked = [next(iter(found.values()), None) for found in choices]
+        if picked[0] and picked[1]:
+            return picked[0], picked[1]
+    if len(shared) > 1:
+        raise ConfigError(f"--task: say which of {', '.join(shared)} is to be compared")
+    if not shared:
+        raise DataError(
+            f"{first} and {second} have no evaluation in common; make them with `rostra eval`"
+        )
+    return choices[0][shared[0]], choices[1][shared[0]]
+
+
+def _evaluations(path: Path) -> dict[str, Path]:
+    """The evaluations in a run by task; a folder that is one itself has no name."""
+    if (path / SETTINGS).exists():
+        return {"": path}
+    if not path.is_dir():
+        raise DataError(f"{path}: no such run or evaluation")
+    return {file.parent.name: file.parent for file in sorted(path.glob(f"evals/*/{SETTINGS}"))}
+
+
+def _differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
+    """Settings that should be the same, and are not."""
+    names = ("task", "protocol", "part", "samples", "temperature", "budget", "opponent", "seed")
+    return [
+        f"the two differ in {name}; what is compared is not only the model"
+        for name in names
+        if left.get(name) != right.get(name)
+    ]

@@ -1,0 +1,315 @@
+"""`rostra eval`: how good a model is, asked in four ways."""
+
+import asyncio
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rostra.cli.options import console
+from rostra.cli.progress import ProgressLine
+from rostra.cli.subject import opponent_of, recipe_of
+from rostra.errors import ConfigError
+from rostra.evals.accuracy import Measure, Row
+from rostra.evals.modes import MODES, Examination, Findings, Mode, examine
+from rostra.evals.statistics import paired
+from rostra.evals.store import EvalFolder
+from rostra.learn.setup import check_start, make_engine, make_task
+from rostra.players.model import ModelPlayer
+from rostra.players.player import Player
+from rostra.runs.settings import Recipe
+from rostra.tasks.task import PartName, Task
+from rostra.view.evaluation import write_eval_report
+from rostra.view.report import write_report
+
+COLUMNS = ("accuracy", "format", "pass@k", "cons@k", "vote@k", "winner", "votes right")
+
+
+@click.command("eval", short_help="Measure a model: alone, by vote, in debate, in every role.")
+@click.argument("subject", metavar="MODEL_OR_RUN")
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE ...]")
+@click.option("--task", help="The task; see `rostra tasks`.  [default: the run's own]")
+@click.option("--path", help="Where the data of the task is.")
+@click.option(
+    "--mode",
+    "modes",
+    multiple=True,
+    type=click.Choice([*MODES, "all"]),
+    help="Can be repeated.  [default: direct and debate]",
+)
+@click.option("--questions", type=click.IntRange(1), default=100, show_default=True)
+@click.option("--part", type=click.Choice(get_args(PartName)), default="test", show_default=True)
+@click.option("--samples", type=click.IntRange(1), default=5, show_default=True, help="direct: k.")
+@click.option("--temperature", type=click.FloatRange(0), help="direct and vote: of every seat.")
+@click.option(
+    "--budget",
+    type=click.IntRange(1),
+    help="vote: tokens for a question.  [default: what its debate took]",
+)
+@click.option(
+    "--opponent",
+    default="base",
+    show_default=True,
+    help="roles: base (the model untrained), start (what the run began with), a model, or a run.",
+)
+@click.option("--judge", help="roles, where there is no right answer: who votes; as --opponent.")
+@click.option("--recipe", help="A recipe to take task and protocol from.")
+@click.option("--step", type=int, help="The checkpoint of a run.  [default: the last]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--price", help="Dollars for a million tokens, read and sampled, as in 0.1,0.4.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where results go.")
+@click.option("--resume", is_flag=True, help="Go on with an evaluation that was stopped or killed.")
+@click.option("--overwrite", is_flag=True, help="Replace one that is there already.")
+def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
+    """Measure MODEL_OR_RUN on questions it was not trained on.
+
+    \b
+    direct   one turn, alone
+    vote     many turns, alone: the most common answer, for the tokens of a debate
+    debate   a whole debate with itself
+    roles    a debate against fixed opponents, the model in every seat in turn
+
+    \b
+    rostra eval runs/peer-v2-sums --mode all
+    rostra eval smollm2 --task gsm8k --path data/gsm8k --mode direct protocol.max_tokens=300
+    """
+    changes = [f"task.name={given['task']}"] if given["task"] else []
+    changes += [f"task.path={given['path']}"] if given["path"] else []
+    ours = recipe_of(subject, [*changes, *settings], recipe=given["recipe"], step=given["step"])
+    modes, price = _modes(given["modes"]), _price(given["price"])
+    if "vote" in modes and "debate" not in modes and given["budget"] is None:
+        raise ConfigError("--mode vote: spends what debates took; add --mode debate, or --budget")
+    task = make_task(ours.task)
+    exam = _examination(task, ours, given)
+    recipes = {"policy": ours}
+    if "roles" in modes:
+        recipes["opponent"] = opponent_of(given["opponent"], subject, ours)
+    if given["judge"]:
+        recipes["judge"] = opponent_of(given["judge"], subject, ours)
+    if exam.open_ended:
+        _check_open(modes, recipes)
+    for recipe in recipes.values():
+        check_start(recipe)
+    out = given["out"] or _place(subject, task)
+    folder = EvalFolder.open(
+        out,
+        _asked(subject, ours, given, modes),
+        resume=given["resume"],
+        overwrite=given["overwrite"],
+    )
+    # Modes of an earlier time are on the shelf, and cost nothing.
+    modes = _modes(folder.settings["modes"])
+    try:
+        with ProgressLine(console(stderr=True)) as line:
+            found = asyncio.run(_run(modes, exam, recipes, folder, line))
+    except KeyboardInterrupt:
+        again = [arg for arg in sys.argv[1:] if arg not in ("--resume", "--overwrite")]
+        raise ConfigError(
+            f"interrupted; what was played is kept. Go on with: rostra {shlex.join(again)} --resume"
+        ) from None
+    finally:
+        folder.close()
+    rows = {mode: one.rows for mode, one in found.items()}
+    results = {mode: one.measures for mode, one in found.items()}
+    folder.write(rows, results)
+    report = write_eval_report(out)
+    run = Path(subject)
+    if out.is_relative_to(run / "evals") and (run / "metrics.jsonl").is_file():
+        write_report(run)
+    _show(console(), rows, results, price)
+    screen = console()
+    screen.print(f"\nThe report, with plots and debates: {report}", soft_wrap=True)
+    screen.print(f"Look closer: rostra show {out}", soft_wrap=True)
+
+
+def _check_open(modes: Sequence[Mode], recipes: Mapping[str, Recipe]) -> None:
+    if list(modes) != ["roles"]:
+        raise ConfigError(
+            "--mode: these questions have no right answer, so judges have to say who is better: "
+            "use --mode roles --opponent MODEL --judge MODEL"
+        )
+    judge = recipes.get("judge")
+    if judge is None or judge.model in (recipes["policy"].model, recipes["opponent"].model):
+        raise ConfigError("--judge: name a model that is neither the policy nor its opponent")
+
+
+def _modes(given: Sequence[str]) -> list[Mode]:
+    wanted = set(given) or {"direct", "debate"}
+    return [mode for mode in MODES_IN_ORDER if mode in wanted or "all" in wanted]
+
+
+MODES_IN_ORDER: tuple[Mode, ...] = ("direct", "debate", "vote", "roles")
+"""A vote comes after the debates whose tokens it spends."""
+
+
+def _examination(task: Task, recipe: Recipe, given: Mapping[str, Any]) -> Examination:
+    known = task.part(given["part"])
+    if not known:
+        raise ConfigError(f"--part {given['part']}: task {task.name} has no such questions")
+    questions = task.sample(given["part"], given["seed"], given["questions"])
+    return Examination(
+        task,
+        questions,
+        recipe.protocol,
+        given["seed"],
+        given["samples"],
+        given["temperature"],
+        given["budget"],
+        concurrency=max(1, recipe.model.lanes),
+        retries=recipe.train.retries,
+        turn_timeout=recipe.train.turn_timeout,
+    )
+
+
+def _asked(
+    subject: str, recipe: Recipe, given: Mapping[str, Any], modes: Sequence[Mode]
+) -> dict[str, Any]:
+    """Everything that decides what is measured."""
+    model = {k: v for k, v in asdict(recipe.model).items() if k not in ("lanes", "threads")}
+    same = ("questions", "part", "samples", "temperature", "budget", "opponent", "judge", "seed")
+    return {
+        "subject": subject,
+        "model": model,
+        "task": asdict(recipe.task),
+        "protocol": asdict(recipe.protocol),
+        **{name: given[name] for name in same},
+        "modes": list(modes),
+    }
+
+
+def _place(subject: str, task: Task) -> Path:
+    path = Path(subject)
+    if (path / "config.toml").is_file():
+        return path / "evals" / task.name
+    return Path("evals") / f"{path.name}-{task.name}"
+
+
+async def _run(
+    modes: Sequence[Mode],
+    exam: Examination,
+    recipes: Mapping[str, Recipe],
+    folder: EvalFolder,
+    line: ProgressLine,
+) -> dict[Mode, Findings]:
+    players: dict[str, Player] = {"policy": await _player(recipes["policy"], line)}
+    found: dict[Mode, Findings] = {}
+    for mode in modes:
+        if mode == "roles":
+            for name in ("opponent", "judge"):
+                if name in recipes:
+                    players[name] = await _player(recipes[name], line)
+        found[mode] = await examine(mode, exam, players, folder, line.count)
+    return found
+
+
+async def _player(recipe: Recipe, line: ProgressLine) -> Player:
+    model = recipe.model
+    line.say(f"loading {model.engine if model.engine == 'scripted' else model.start or model.name}")
+    engine = make_engine(recipe, None)
+    return ModelPlayer(await engine.policy(), engine.chat)
+
+
+def _price(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        read, sampled = map(float, text.split(","))
+    except ValueError:
+        raise ConfigError(f"--price {text!r}: two numbers with a comma, as in 0.1,0.4") from None
+    return read, sampled
+
+
+# What one sees
+
+
+def _show(
+    screen: Console,
+    rows: Mapping[Mode, Sequence[Row]],
+    results: Mapping[Mode, Mapping[str, Measure]],
+    price: tuple[float, float] | None,
+) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("mode")
+    shown = [c for c in COLUMNS if any(c in found for found in results.values())]
+    for name in (*shown, "tokens", *(["dollars"] if price else [])):
+        table.add_column(name, justify="right")
+    for mode, found in results.items():
+        cells = [_cell(found.get(name), interval=name == "accuracy") for name in shown]
+        cells.append(f"{found['tokens'].mean:,.0f}")
+        if price:
+            read, sampled = found["prompt_tokens"].mean, found["tokens"].mean
+            cells.append(f"{(read * price[0] + sampled * price[1]) / 1e6:.6f}")
+        table.add_row(mode, *cells)
+    screen.print(table)
+    count = max((len(group) for group in rows.values()), default=0)
+    screen.print(
+        Text(f"\n{count} questions; brackets hold 95% intervals, tokens are for one question.")
+    )
+    for text in remarks(rows, results):
+        screen.print(Text(text), soft_wrap=True)
+
+
+def _cell(measure: Measure | None, *, interval: bool) -> str:
+    if measure is None or measure.mean != measure.mean:
+        return "·"
+    if not interval:
+        return f"{measure.mean:.0%}"
+    return f"{measure.mean:.1%} [{100 * measure.low:.0f}-{100 * measure.high:.0f}]"
+
+
+def remarks(
+    rows: Mapping[Mode, Sequence[Row]], results: Mapping[Mode, Mapping[str, Measure]]
+) -> list[str]:
+    """What the numbers say about each other."""
+    found = []
+    if "debate" in rows:
+        first = [row.measures["vote@first"] for row in rows["debate"]]
+        last = [row.measures["vote@k"] for row in rows["debate"]]
+        change = paired(last, first)
+        means = [results["debate"][name].mean for name in ("vote@first", "vote@k")]
+        found.append(
+            f"debate: a vote on the first answers is right {means[0]:.1%} of the time, on the last "
+            f"ones {means[1]:.1%}: "
+            f"{100 * change.difference:+.1f} points [{100 * change.low:.1f} to "
+            f"{100 * change.high:.1f}], p = {change.p:.2g}."
+        )
+    if "debate" in rows and "vote" in rows:
+        found.append(_against("debate", "vote", rows, "for the same tokens"))
+    if "opponents" in results.get("roles", {}):
+        other, wins = results["roles"]["opponents"].mean, results["roles"]["win_rate"].mean
+        won = f"it wins {wins:.1%} of the votes" if wins == wins else "nobody voted"
+        found.append(
+            f"roles: its opponents are right {other:.1%} of the time; {won} on its answers."
+        )
+    if "agreement" in results.get("roles", {}):
+        found.append(_of_panel(results["roles"]))
+    return found
+
+
+def _of_panel(found: Mapping[str, Measure]) -> str:
+    equal, agree, longer = (
+        found[name] for name in ("win_rate/length_controlled", "agreement", "length_difference")
+    )
+    return (
+        f"roles: accuracy is the win rate by judges that did not play. At equal length it is "
+        f"{equal.mean:.1%} [{100 * equal.low:.0f}-{100 * equal.high:.0f}]; answers are longer than "
+        f"its opponent's by {longer.mean:+.0f} words. Judges agree with {agree.mean:.2f}, where "
+        "chance is 0 (Krippendorff's alpha)."
+    )
+
+
+def _against(ours: Mode, theirs: Mode, rows: Mapping[Mode, Sequence[Row]], how: str) -> str:
+    left, right = ({row.question: row.accuracy for row in rows[mode]} for mode in (ours, theirs))
+    both = [question for question in left if question in right]
+    change = paired([left[q] for q in both], [right[q] for q in both])
+    return (
+        f"{ours} against {theirs}, {how}: {100 * change.difference:+.1f} points "
+        f"[{100 * change.low:.1f} to {100 * change.high:.1f}], p = {change.p:.2g}."
+    )

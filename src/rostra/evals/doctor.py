@@ -1,0 +1,593 @@
+"""Whether a recipe can learn: a small sample is played, measured and judged before a run.
+
+Self-play needs a policy that debates, solves and judges a little, and rewards that differ; where
+one of them is missing, a run costs its time and teaches nothing. All questions are training
+questions: held-out ones stay unseen.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from rostra.arena import Debate, Heard, Played, play
+from rostra.debate.peer import PeerRules, judge_warnings
+from rostra.debate.state import prompt_tokens
+from rostra.debate.transcript import Transcript
+from rostra.debate.turn import Turn
+from rostra.debate.votes import Ballot
+from rostra.engines.engine import Engine
+from rostra.errors import ArenaError
+from rostra.evals.accuracy import votes_right
+from rostra.learn.lesson import all_marks, answers_of, learn_from
+from rostra.learn.selfplay import step_debates
+from rostra.players.model import ModelPlayer
+from rostra.players.player import Player
+from rostra.players.staged import StagedPlayer
+from rostra.rewards.advantages import Key, Rewards, RoleBaseline
+from rostra.rewards.score import score
+from rostra.rewards.streams import GEN, JUDGE
+from rostra.runs.display import duration, rss
+from rostra.runs.settings import Recipe
+from rostra.seeds import derive
+from rostra.tasks.question import Question
+from rostra.tasks.task import Task
+
+Status = Literal["pass", "thin", "fail", "unknown"]
+Progress = Callable[[str, int, int, int], None]
+"""Called with what is being done, debates that are over, debates in all, and tokens sampled."""
+Rows = Sequence[tuple[float, float]]
+"""For each question, how many of how many."""
+
+FINISHED = 0.9
+"""Of debates that are begun, so many must come to an end."""
+FORMED = 0.8
+"""Of turns, so many must be well-formed; of those that could compare, so many must."""
+SOLVED, THIN = 0.05, 0.1
+"""Below the first share of right answers there is nothing to learn from, below the second
+little."""
+PASSED = 0.2
+"""The share of questions of which one of K answers must be right."""
+K = 3
+CHANCE = 0.5
+"""A judge must be better than a coin."""
+GROUPS = 4
+"""Fewer groups with a signal in a step make a rough gradient, and fewer than 1 none."""
+CUT, SOME_CUT = 0.2, 0.05
+"""Replies that may be cut by their length."""
+HALF = 0.5
+"""Where fewer turns than this have a reward, most of what is sampled teaches nothing."""
+TIMED = 20
+"""So many examples are gone through to see how long training takes."""
+BECAUSE = {
+    "format": "who cannot keep the form fails everything else too",
+    "comparisons": "without votes there is nothing to learn from",
+}
+"""Why a check stands before others."""
+Z = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share with its 95% interval; not a number where nothing is known."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    """What it is a share of."""
+
+    @classmethod
+    def of(cls, rows: Rows) -> "Share":
+        """Wilson's interval, which says something of 0 in 24 too. Answers to one question go
+        together, so the trials that count are as many as the spread between questions tells, and
+        where it tells nothing as many as there are questions."""
+        rows = [(part, whole) for part, whole in rows if whole]
+        n, k = sum(whole for _, whole in rows), len(rows)
+        if not k:
+            return cls(math.nan, math.nan, math.nan, 0)
+        value = sum(part for part, _ in rows) / n
+        spread = sum((part - value * whole) ** 2 for part, whole in rows) / n**2
+        spread *= k / max(k - 1, 1)
+        told = value * (1 - value) / spread if spread > 1e-12 else k
+        trials = min(max(told, k), n)
+        scale = 1 + Z**2 / trials
+        middle = (value + Z**2 / (2 * trials)) / scale
+        reach = Z / scale * math.sqrt(value * (1 - value) / trials + (Z / (2 * trials)) ** 2)
+        return cls(value, max(middle - reach, 0.0), min(middle + reach, 1.0), round(n))
+
+    def __str__(self) -> str:
+        value = f"{100 * self.value:.1f}".removesuffix(".0")
+        return f"{value}% [{100 * self.low:.0f}-{100 * self.high:.0f}%]"
+
+    def numbers(self) -> dict[str, float]:
+        return {"share": self.value, "low": self.low, "high": self.high, "n": float(self.n)}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the list: what was seen, and what to do where that is not enough."""
+
+    name: str
+    status: Status
+    saw: str
+    try_: str = ""
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, name: str, share: Share, saw: str, try_: str, *, fails: bool, thin: bool = False
+    ) -> "Check":
+        """A check of a share; unknown where there is none."""
+        status: Status = "fail" if fails else "thin" if thin else "pass"
+        status = status if share.n else "unknown"
+        return cls(name, status, saw, "" if status == "pass" else try_, share.numbers())
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Every check, in the order in which one fails because of another."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def main(self) -> Check | None:
+        """The first check that fails."""
+        return next((check for check in self.checks if check.status == "fail"), None)
+
+    @property
+    def ready(self) -> bool:
+        return self.main is None
+
+    @property
+    def verdict(self) -> str:
+        """`ready`, or `not ready` and the main reason."""
+        if self.main is None:
+            kinds = {
+                kind: [check.name for check in self.checks if check.status == kind]
+                for kind in ("thin", "unknown")
+            }
+            rest = "; ".join(f"{kind}: {', '.join(who)}" for kind, who in kinds.items() if who)
+            return f"ready ({rest})" if rest else "ready"
+        reason = f"not ready: {self.main.name}: {self.main.saw}"
+        return f"{reason}; {BECAUSE[self.main.name]}" if self.main.name in BECAUSE else reason
+
+
+# Measuring
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Probe:
+    """A few debates and what they took. The weights were not changed."""
+
+    played: Played
+    sampling: float
+    """Seconds."""
+    training: float
+    """Seconds; 0 where no debate has a signal to train on."""
+
+    @property
+    def debates(self) -> int:
+        return len(self.played.transcripts)
+
+    @property
+    def tokens(self) -> int:
+        """That were sampled."""
+        return sum(len(turn.tokens) for t in self.played.transcripts for turn in t.turns)
+
+
+async def probe(
+    recipe: Recipe,
+    task: Task,
+    engine: Engine,
+    count: int,
+    watch: Callable[[Heard], None] | None = None,
+) -> Probe:
+    """Plays the first debates of a run and goes through what they teach. Raises ArenaError where
+    none can be finished."""
+    trainer = await engine.trainer()
+    train = replace(recipe.train, questions=count)
+    debates = step_debates(replace(recipe, train=train), task, 0)
+    player = ModelPlayer(await trainer.sampler(), engine.chat)
+    began = time.monotonic()
+    played = await _played(debates, player, recipe, watch)
+    sampling = time.monotonic() - began
+    data = learn_from(played.transcripts, recipe, task, RoleBaseline()).data
+    began = time.monotonic()
+    if data:
+        await trainer.forward(data[:TIMED])
+    # Going back takes about twice as long as going forth.
+    training = 3 * (time.monotonic() - began) * max(len(data) / TIMED, 1) if data else 0.0
+    return Probe(played, sampling, training)
+
+
+async def _played(
+    debates: Sequence[Debate],
+    player: Player,
+    recipe: Recipe,
+    watch: Callable[[Heard], None] | None = None,
+) -> Played:
+    train = recipe.train
+    return await play(
+        debates, player, retries=train.retries, turn_timeout=train.turn_timeout, watch=watch
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes: held now, needed beside that for gradients and moments, and free."""
+
+    held: float
+    more: float
+    free: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Everything that a recipe is judged by."""
+
+    probe: Probe
+    alone: Sequence[Transcript] = ()
+    """Answers of whoever opens a debate, where one debate has fewer than K of them."""
+    prepared: Sequence[Transcript] = ()
+    """Ballots of the policy on solutions of the task's teacher, and no other votes."""
+    context: int | None = None
+    """Tokens that the model can read; None where there is no bound."""
+    memory: Memory | None = None
+
+
+async def diagnose(
+    recipe: Recipe,
+    task: Task,
+    engine: Engine,
+    questions: int,
+    *,
+    speaker: Player | None = None,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Plays a sample and judges it. `speaker` gives the prepared solutions, where there is one."""
+    count = min(questions, len(task.train)) or 1
+    rules = recipe.protocol
+    try:
+        probed = await probe(recipe, task, engine, count, _watch(progress, "debating", count))
+        drawn = [transcript.question for transcript in probed.played.transcripts]
+        player = ModelPlayer(await (await engine.trainer()).sampler(), engine.chat)
+        more = _alone(rules, drawn, recipe.seed)
+        watch = _watch(progress, "answering alone", len(more))
+        alone = (await _played(more, player, recipe, watch)).transcripts
+        prepared: Sequence[Transcript] = ()
+        if speaker is not None and rules.closing_ballot:
+            staged = [Debate.peer(q, rules, derive(0, "prepared", q.id)) for q in drawn]
+            watch = _watch(progress, "judging prepared solutions", len(staged))
+            judge = StagedPlayer(speaker, player)
+            done = await _played(staged, judge, recipe, watch)
+            prepared = [_ballots_only(transcript) for transcript in done.transcripts]
+    except ArenaError as error:
+        return Diagnosis((Check("debates", "fail", str(error), numbers={"share": 0.0}),))
+    context = getattr(engine, "context", None)
+    return judge_sample(recipe, task, Sample(probed, alone, prepared, context, memory_of(engine)))
+
+
+def _watch(progress: Progress | None, text: str, total: int) -> Callable[[Heard], None] | None:
+    if progress is None:
+        return None
+    over: set[int] = set()
+    tokens = 0
+
+    def watch(event: Heard) -> None:
+        nonlocal tokens
+        tokens += len(event.turn.tokens)
+        if event.state.outcome is not None:
+            over.add(event.debate)
+        progress(text, len(over), total, tokens)
+
+    return watch
+
+
+def _alone(rules: PeerRules, questions: Sequence[Question], seed: int) -> list[Debate]:
+    """What has to be asked beside the openings of debates, to have K answers to a question."""
+    opening = rules.opening()
+    openers = len(opening.slots[0].seats)
+    return [
+        Debate(question, opening, derive(seed, "doctor", question.id, time))
+        for question in questions
+        for time in range(-(-K // openers) - 1)
+    ]
+
+
+def memory_of(engine: Engine) -> Memory | None:
+    """What the process holds, and what training will add: a gradient and two moments for each
+    weight that is trained. None where the machine does not tell."""
+    weights: Any = getattr(engine, "weights", None)
+    trained = getattr(weights, "trained", ())
+    more = sum(parameter.numel() * 4.0 for parameter in trained) * 3
+    device = next((parameter.device for parameter in trained), None)
+    if device is not None and device.type == "cuda":
+        import torch
+
+        free, _ = torch.cuda.mem_get_info(device)
+        return Memory(float(torch.cuda.max_memory_reserved(device)), more, float(free))
+    held = rss()
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return None
+    return None if held is None else Memory(held, more, float(free))
+
+
+# Judging
+
+
+def judge_sample(recipe: Recipe, task: Task, sample: Sample) -> Diagnosis:
+    """What a sample says about a recipe. Form comes first, because whoever cannot keep it fails
+    everything else; then solving, judging, and what is left to learn from."""
+    transcripts = sample.probe.played.transcripts
+    return Diagnosis(
+        (
+            _finished(sample.probe.played),
+            *_form(transcripts),
+            *_solving([*transcripts, *sample.alone], task),
+            _judges(recipe),
+            _votes("own votes", transcripts, task),
+            *([_votes("prepared votes", sample.prepared, task)] if sample.prepared else []),
+            *_signal(recipe, task, transcripts),
+            _context(recipe.protocol, transcripts, sample.context),
+            _throughput(recipe, sample.probe),
+            _memory(sample.memory),
+        )
+    )
+
+
+def _finished(played: Played) -> Check:
+    share = Share.of([(isinstance(result, Transcript), 1) for result in played.results])
+    saw = f"{len(played.transcripts)} of {share.n} finished"
+    if played.failures:
+        cause = played.failures[0].cause
+        saw += f"; one failed with {type(cause).__name__}: {cause}"
+    try_ = "See to that first: a debate that keeps failing is dropped."
+    fails = share.value < FINISHED
+    return Check.of("debates", share, saw, try_, fails=fails, thin=bool(played.failures))
+
+
+def _form(transcripts: Sequence[Transcript]) -> list[Check]:
+    formed = _counted(transcripts, lambda t, turn: turn.ok)
+    voted = _counted(transcripts, lambda t, turn: _voted(t, turn) if turn.could_compare else None)
+    cut = _counted(transcripts, lambda t, turn: turn.stop_reason == "length")
+    broken = [turn.stop_reason for t in transcripts for turn in t.turns if not turn.ok]
+    try_ = "Warm start the model on debates, or show it the form in protocol.prompts."
+    if 2 * broken.count("length") > len(broken):
+        try_ += " Most were cut by max_tokens: if they were on their way, raise it."
+    return [
+        _at_least("format", formed, FORMED, "turns well-formed", try_),
+        _comparisons(voted, fine=formed.value >= FORMED),
+        Check.of(
+            "length",
+            cut,
+            f"{cut} of {cut.n:,} replies cut by max_tokens",
+            "Raise protocol.max_tokens, or ask for shorter replies.",
+            fails=cut.value > CUT,
+            thin=cut.value > SOME_CUT,
+        ),
+    ]
+
+
+def _comparisons(share: Share, *, fine: bool) -> Check:
+    """Where form is fine and still nobody can compare, the rules do not let anybody vote."""
+    if share.n or not fine:
+        try_ = "Warm start with comparisons, or raise protocol.format_penalty."
+        of, nobody = (
+            "turns that could compare cast a valid vote",
+            "no turn could compare two others",
+        )
+        return _at_least("comparisons", share, FORMED, of, try_, nobody=nobody)
+    saw = "no turn could compare two others, so nobody votes"
+    try_ = "Set protocol.closing_ballot=true and protocol.history_rounds=-1."
+    return Check("comparisons", "fail", saw, try_, share.numbers())
+
+
+def _voted(transcript: Transcript, turn: Turn) -> bool:
+    return bool(transcript.ballots[turn.id].votes)
+
+
+def _counted(
+    transcripts: Sequence[Transcript], mark: Callable[[Transcript, Turn], bool | None]
+) -> Share:
+    """The share of turns with a mark; None is not counted."""
+    rows = [[m for turn in t.turns if (m := mark(t, turn)) is not None] for t in transcripts]
+    return Share.of([(sum(row), len(row)) for row in rows])
+
+
+def _at_least(
+    name: str, share: Share, least: float, of: str, try_: str, *, nobody: str = "nothing to count"
+) -> Check:
+    fails = share.value < least
+    needed = f", where {least:.0%} are needed" if fails else ""
+    saw = f"{share} of {share.n:,} {of}{needed}" if share.n else nobody
+    return Check.of(name, share, saw, try_, fails=fails)
+
+
+def _solving(transcripts: Sequence[Transcript], task: Task) -> list[Check]:
+    """Whoever opens a debate has seen nobody: that is a direct answer."""
+    said: dict[str, list[float]] = {}
+    for transcript, marks in zip(transcripts, all_marks(transcripts, task), strict=True):
+        if transcript.question.reference is not None:
+            first = [marks.get(turn.id, 0.0) for turn in transcript.turns if turn.slot == 0]
+            said.setdefault(transcript.question.id, []).extend(first)
+    solved = Share.of([(sum(row), len(row)) for row in said.values()])
+    passed = Share.of([(pass_at(K, row), 1) for row in said.values() if len(row) >= K])
+    try_ = "Take easier questions or a stronger model, or warm start it on right solutions."
+    unknown = "nobody knows the right answers of this task"
+    check = _at_least("solves", solved, SOLVED, "sampled answers right", try_, nobody=unknown)
+    if check.status == "pass" and solved.value < THIN:
+        check = replace(check, status="thin", try_=f"Below {THIN:.0%} learning is slow. {try_}")
+    one = f"questions right in one of {K} answers"
+    return [check, _at_least(f"pass@{K}", passed, PASSED, one, try_, nobody=unknown)]
+
+
+def pass_at(k: int, marks: Sequence[float]) -> float:
+    """The chance that one of k answers is right, drawn from these without putting back:
+    1 - C(n - c, k) / C(n, k)."""
+    wrong = sum(mark < 1 for mark in marks)
+    return 1 - math.comb(wrong, k) / math.comb(len(marks), k)
+
+
+def _judges(recipe: Recipe) -> Check:
+    """Whether the rules leave judges anything to be measured against."""
+    rules, rewards = recipe.protocol, recipe.rewards
+    name, judges = "judges", rules.agents - 2
+    saw, numbers = f"{judges} for a pair, as nobody judges himself", {"judges": float(judges)}
+    if rules.reward != "streams" or not rewards.judge:
+        why = "rewards.judge = 0" if rules.reward == "streams" else f"reward = {rules.reward}"
+        return Check(name, "pass", f"{saw}; judging is not rewarded ({why})", numbers=numbers)
+    warnings = judge_warnings(rules.agents, rules.consensus)
+    if not warnings or rewards.judge_truth:
+        return Check(name, "pass", saw, numbers=numbers)
+    try_ = "Set protocol.agents=5, or rewards.judge=0 to learn from solutions alone."
+    status: Status = "fail" if rules.agents == 3 else "thin"
+    return Check(name, status, warnings[0].rstrip("."), try_, numbers)
+
+
+def _votes(name: str, transcripts: Sequence[Transcript], task: Task) -> Check:
+    """Whether votes on a right and a wrong answer are better than a coin."""
+    marks = all_marks(transcripts, task)
+    share = Share.of([votes_right(t, known) for t, known in zip(transcripts, marks, strict=True)])
+    numbers, more = share.numbers(), "Play more: --questions."
+    if not any(marks):
+        return Check(name, "unknown", "no answer is known to be right or wrong", numbers=numbers)
+    if not share.n:
+        saw = "no vote chose between a right and a wrong answer"
+        return Check(name, "unknown", saw, more, numbers)
+    saw = f"{share} of {share.n:,} votes go to the right answer"
+    if share.low > CHANCE:
+        return Check(name, "pass", saw, numbers=numbers)
+    if share.high >= CHANCE:
+        return Check(name, "unknown", f"{saw}, which may be a coin", more, numbers)
+    try_ = "Warm start with comparisons, or set rewards.judge_truth above 0."
+    return Check(name, "fail", f"{saw}, which is worse than a coin", try_, numbers)
+
+
+def _ballots_only(transcript: Transcript) -> Transcript:
+    """Without the votes of speeches: those were prepared."""
+    kept = {
+        turn.id: transcript.ballots[turn.id] if transcript.kind(turn) == "ballot" else Ballot()
+        for turn in transcript.turns
+    }
+    return replace(transcript, ballots=kept)
+
+
+def _signal(recipe: Recipe, task: Task, transcripts: Sequence[Transcript]) -> list[Check]:
+    """What is left to learn from. A penalty for bad form gives a group a signal, but is no reward
+    that votes have given."""
+    rules = recipe.rewards.rules(recipe.protocol)
+    weights = {GEN: recipe.rewards.gen, JUDGE: recipe.rewards.judge}
+    correct, answers = all_marks(transcripts, task), [answers_of(t) for t in transcripts]
+    groups = score(transcripts, rules, correct, None, answers).advantages.groups
+    live = [any(a and weights.get(key.stream, 1.0) for key, a in g.items()) for g in groups]
+    checks = [_groups(Share.of([(one, 1) for one in live]), recipe.train.questions)]
+    if rules.reward == "streams":
+        bare = replace(rules, format_penalty=0.0)
+        rewards = score(transcripts, bare, correct, None, answers).rewards
+        checks += [_rewards(s, transcripts, rewards) for s in (GEN, JUDGE) if weights[s]]
+    return checks
+
+
+def _groups(share: Share, questions: int) -> Check:
+    expected = share.value * questions
+    saw = f"{share} have a signal: about {expected:.1f} of {questions} in a step"
+    try_ = (
+        "Raise train.questions or the temperatures, or take questions that are sometimes answered "
+        "right and sometimes wrong."
+    )
+    few = expected < min(GROUPS, HALF * questions)
+    check = Check.of("groups", share, saw, try_, fails=few and expected < 1, thin=few)
+    return replace(check, numbers={**check.numbers, "expected": expected})
+
+
+def _rewards(stream: str, transcripts: Sequence[Transcript], rewards: Sequence[Rewards]) -> Check:
+    """Of the turns that can earn a reward on a stream, those that do."""
+
+    def can(transcript: Transcript, turn: Turn) -> bool:
+        return transcript.kind(turn) == "speak" if stream == GEN else turn.could_compare
+
+    rows = [
+        [earned[Key(*turn.id, stream)] is not None for turn in t.turns if can(t, turn)]
+        for t, earned in zip(transcripts, rewards, strict=True)
+    ]
+    share = Share.of([(sum(row), len(row)) for row in rows])
+    saw = f"{share} of {share.n:,} turns that can earn one" if share.n else "no turn can earn one"
+    try_ = "Turn protocol.closing_ballot on, use 5 agents or more, or warm start with comparisons."
+    name = f"{stream} rewards"
+    return Check.of(name, share, saw, try_, fails=share.value == 0, thin=share.value < HALF)
+
+
+def _context(rules: PeerRules, transcripts: Sequence[Transcript], context: int | None) -> Check:
+    lengths: dict[int, int] = {}
+    for transcript in transcripts:
+        turns = {turn.id: turn for turn in transcript.turns}
+        for name, turn in turns.items():
+            length = len(prompt_tokens(turns, turn))
+            lengths[name.round] = max(length, lengths.get(name.round, 0))
+    first, last, limit = lengths[0], max(lengths), rules.max_tokens
+    need = max(lengths.values()) + limit
+    grows = (lengths[last] - first) / last if last else 0.0
+    spoken = [len(turn.tokens) for t in transcripts for turn in t.turns]
+    unused = limit - sum(spoken) / len(spoken)
+    worst = need + round(unused * rules.agents * _rounds_shown(rules))
+    saw = (
+        f"{need:,} tokens needed: {first:,} of prompt in round 1, {grows:+,.0f} a round, {limit:,} "
+        f"for a reply; {worst:,} if every reply is as long as it may be"
+    )
+    numbers = {"need": float(need), "worst": float(worst), "growth": grows}
+    if not context:
+        return Check("context", "pass", f"{saw}; the engine has no bound", numbers=numbers)
+    status: Status = "fail" if need > context else "thin" if worst > context else "pass"
+    try_ = "Lower protocol.max_tokens or protocol.rounds, or set protocol.history_rounds=1."
+    saw, numbers = f"{saw}; the model reads {context:,}", {**numbers, "context": float(context)}
+    return Check("context", status, saw, "" if status == "pass" else try_, numbers)
+
+
+def _rounds_shown(rules: PeerRules) -> int:
+    """The most rounds that a prompt holds."""
+    own = rules.schedule == "sequential"
+    before = rules.rounds - 1 + (own or rules.closing_ballot)
+    return before if rules.history_rounds < 0 else min(before, rules.history_rounds + own)
+
+
+def _throughput(recipe: Recipe, probed: Probe) -> Check:
+    train = recipe.train
+    times = train.steps * train.questions / probed.debates
+    tokens, seconds = probed.tokens * times, (probed.sampling + probed.training) * times
+    rate, each = probed.tokens / max(probed.sampling, 1e-9), probed.training / probed.debates
+    timed = f"{each:.2f} s of training a debate" if each else "no signal to time training with"
+    saw = (
+        f"{rate:,.0f} tokens/s sampled, {timed}; {train.steps:,} steps of {train.questions:,} "
+        f"debates take about {duration(seconds)} and {tokens:,.0f} tokens, evaluations "
+        "not counted"
+    )
+    numbers = {
+        "tokens_per_second": rate,
+        "training_seconds_per_debate": each,
+        "seconds": seconds,
+        "tokens": tokens,
+    }
+    return Check("throughput", "pass" if each else "unknown", saw, numbers=numbers)
+
+
+def _memory(memory: Memory | None) -> Check:
+    if memory is None:
+        return Check("memory", "unknown", "this machine does not tell")
+    saw = (
+        f"{size(memory.held)} held, {size(memory.more)} more for gradients and moments, "
+        f"{size(memory.free)} free"
+    )
+    fits = memory.more < memory.free
+    try_ = "" if fits else "Train an adapter (model.lora_rank=16), or take a smaller model."
+    numbers = {"held": memory.held, "more": memory.more, "free": memory.free}
+    return Check("memory", "pass" if fits else "fail", saw, try_, numbers)
+
+
+def size(count: float) -> str:
+    """Bytes, for people."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

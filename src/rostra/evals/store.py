@@ -1,0 +1,222 @@
+"""The folder of an evaluation: every debate is in it as soon as it is over.
+
+eval.json             what was asked of whom; a folder is only gone on with by the same
+transcripts/MODE...   the debates, one compressed frame each
+rows.jsonl            what was measured, a line for each mode and question
+results.json          means over questions, with intervals
+report.html           what to look at
+"""
+
+import contextlib
+import fcntl
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from rostra.debate.transcript import Transcript
+from rostra.errors import ConfigError, DataError
+from rostra.evals.accuracy import Measure, Row
+from rostra.evals.modes import MODES, Mode
+from rostra.runs.folder import read_lines, write_whole
+from rostra.runs.recipe import flat
+from rostra.runs.transcripts import dumps, from_data
+
+SETTINGS = "eval.json"
+_COMPRESS = zstandard.ZstdCompressor(write_checksum=True)
+
+
+class EvalFolder:
+    """Holds the folder, and a lock on it while it is open."""
+
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        self.path = path
+        self.settings = settings
+        self._lock: int | None = None
+        self._known: dict[Mode, dict[int, Transcript]] = {}
+
+    @classmethod
+    def open(
+        cls, path: Path, settings: Mapping[str, Any], *, resume: bool, overwrite: bool
+    ) -> "EvalFolder":
+        """A new folder, or an old one to go on with. What is there is never lost silently."""
+        folder = cls(path, settings)
+        try:
+            used = path.is_dir() and any(path.iterdir())
+            if used and not (path / SETTINGS).exists():
+                raise ConfigError(f"{path}: not an evaluation, so it is left alone; choose another")
+            if used and not resume and not overwrite:
+                raise ConfigError(
+                    f"{path}: there is an evaluation already; go on with it (--resume), replace it "
+                    "(--overwrite), or choose another folder (--out)"
+                )
+            path.mkdir(parents=True, exist_ok=True)
+            folder._take_lock()
+            if used and overwrite:
+                folder._clear()
+            if used and resume:
+                folder._check_unchanged()
+            write_whole(path / SETTINGS, json.dumps(folder.settings, indent=1).encode())
+        except OSError as error:
+            folder.close()
+            raise DataError(f"{path}: cannot be written: {error.strerror}") from None
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    def close(self) -> None:
+        """Lets go of the folder; one in which nothing was kept is removed."""
+        if self._lock is not None and not any((self.path / "transcripts").glob("*")):
+            for name in (SETTINGS, ".lock"):
+                (self.path / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                (self.path / "transcripts").rmdir()
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise ConfigError(f"{self.path}: another process is at it right now") from None
+
+    def _clear(self) -> None:
+        shutil.rmtree(self.path / "transcripts", ignore_errors=True)
+        for name in (SETTINGS, "rows.jsonl", "results.json", "report.html"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def _check_unchanged(self) -> None:
+        """Modes may be added; anything else that differs would mix two evaluations."""
+        before = read_settings(self.path)
+        now = json.loads(json.dumps(self.settings))
+        old, new = flat(before), flat(now)
+        changed = [
+            f"{key}: {_short(old.get(key))} -> {_short(new.get(key))}"
+            for key in sorted({*old, *new} - {"modes"})
+            if old.get(key) != new.get(key)
+        ]
+        if changed:
+            raise ConfigError(
+                f"{self.path}: cannot go on with other settings ({'; '.join(changed[:4])}); use "
+                "the old ones, --overwrite, or another folder (--out)"
+            )
+        modes = [*before.get("modes", []), *now["modes"]]
+        self.settings = {**self.settings, "modes": [m for m in MODES if m in modes]}
+
+    # The shelf
+
+    def known(self, mode: Mode) -> Mapping[int, Transcript]:
+        if mode not in self._known:
+            self._known[mode] = {t.seed: t for t in self._read(mode)}
+        return self._known[mode]
+
+    def keep(self, mode: Mode, transcript: Transcript) -> None:
+        self.known(mode)
+        self._known[mode][transcript.seed] = transcript
+        try:
+            with self._file(mode).open("ab") as file:
+                file.write(_COMPRESS.compress((dumps(transcript) + "\n").encode()))
+        except OSError as error:
+            raise DataError(f"{self._file(mode)}: cannot be written: {error.strerror}") from None
+
+    def _file(self, mode: Mode) -> Path:
+        folder = self.path / "transcripts"
+        folder.mkdir(exist_ok=True)
+        return folder / f"{mode}.jsonl.zst"
+
+    def _read(self, mode: Mode) -> list[Transcript]:
+        """The debates on file. What a kill has torn off the end is cut away."""
+        file = self._file(mode)
+        raw = file.read_bytes() if file.exists() else b""
+        found: list[Transcript] = []
+        whole = 0
+        for frame, end in _frames(raw):
+            found.append(from_data(json.loads(frame)))
+            whole = end
+        if whole < len(raw):
+            os.truncate(file, whole)
+        return found
+
+    # Results
+
+    def write(
+        self, rows: Mapping[Mode, Sequence[Row]], results: Mapping[Mode, Mapping[str, Measure]]
+    ) -> None:
+        lines = [
+            json.dumps(_clean({"mode": mode, **row.to_data()}))
+            for mode, group in rows.items()
+            for row in group
+        ]
+        write_whole(self.path / "rows.jsonl", ("\n".join(lines) + "\n").encode())
+        data = {
+            mode: {
+                "questions": len(rows[mode]),
+                **{name: _clean(asdict(measure)) for name, measure in found.items()},
+            }
+            for mode, found in results.items()
+        }
+        write_whole(self.path / "results.json", json.dumps(data, indent=1).encode())
+
+
+def _frames(raw: bytes) -> Iterator[tuple[bytes, int]]:
+    """The whole frames of a file, and where each ends."""
+    at = 0
+    while at < len(raw):
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            content = frame.decompress(raw[at:])
+        except zstandard.ZstdError:
+            return
+        if not frame.eof:
+            return
+        at = len(raw) - len(frame.unused_data)
+        yield content, at
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """What an evaluation asked of whom."""
+    try:
+        found = json.loads((folder / SETTINGS).read_text("utf-8"))
+        assert isinstance(found, dict)
+        return found
+    except FileNotFoundError:
+        raise DataError(f"{folder}: no {SETTINGS} in it; is it an evaluation?") from None
+    except (OSError, ValueError, AssertionError):
+        raise DataError(f"{folder / SETTINGS}: cannot be read") from None
+
+
+def read_rows(folder: Path) -> dict[Mode, dict[str, dict[str, Any]]]:
+    """What was measured, by mode and question."""
+    file = folder / "rows.jsonl"
+    if not file.exists():
+        raise DataError(f"{folder}: no rows.jsonl in it: the evaluation has not ended; --resume it")
+    found: dict[Mode, dict[str, dict[str, Any]]] = {}
+    for line in read_lines(file):
+        with contextlib.suppress(KeyError):
+            found.setdefault(line["mode"], {})[str(line["question"])] = line
+    return found
+
+
+def _clean(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is not a number, which JSON does not have."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in values.items()
+    }
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,48 @@
+"""Data of your own: rows with named fields, in files or on the hub."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from rostra.tasks.catalogue import FIELDS, GraderName
+from rostra.tasks.grading import Exact, Grader, Integers
+from rostra.tasks.mathgrader import MathGrader
+from rostra.tasks.question import Question
+from rostra.tasks.rows import Row
+from rostra.tasks.sources import Source, load
+from rostra.tasks.task import Task
+
+LONGEST = 200
+"""Texts up to so many characters are kept as metadata."""
+
+
+def make_grader(name: GraderName) -> Grader:
+    match name:
+        case "integer":
+            return Integers()
+        case "math":
+            return MathGrader()
+        case "exact" | "none":
+            return Exact()
+
+
+def own_task(name: str, source: Source, fields: Mapping[str, str], grader: GraderName) -> Task:
+    """A task of any rows. Without a grader, references are not read: questions are open-ended."""
+    names = {**FIELDS, **fields}
+
+    def questions(row: Row) -> Iterator[Question]:
+        told = row.text(names["id"]) if names["id"] else row.id
+        prompt = row.prompt(names["prompt"])
+        reference = None if grader == "none" else row.text(names["reference"])
+        yield Question(told, prompt, reference, metadata=metadata_of(row, names.values()))
+
+    return load(name, source, questions, make_grader(grader))
+
+
+def metadata_of(row: Row, used: Collection[str]) -> dict[str, str | int | float | bool | None]:
+    """The fields of a row that are left, and short."""
+    return {
+        name: value
+        for name, value in row.values.items()
+        if name not in used
+        and (value is None or isinstance(value, str | int | float))
+        and len(str(value)) <= LONGEST
+    }

@@ -1,0 +1,54 @@
+"""Which questions are trained on, and which are held back.
+
+A question goes where its own text says, so one that is added moves no other.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from rostra.seeds import fraction
+from rostra.tasks.question import Question
+
+
+class Parts(NamedTuple):
+    """Questions in three parts."""
+
+    train: list[Question]
+    validation: list[Question]
+    test: list[Question]
+
+
+def asked(question: Question) -> tuple[str, str | None]:
+    """What makes two questions the same: their text but for case and blanks, about one text."""
+    return " ".join(question.prompt.casefold().split()), question.background
+
+
+def prompt_of(question: Question) -> str:
+    return asked(question)[0]
+
+
+def parted(
+    pool: Sequence[Question],
+    validation: Sequence[Question] = (),
+    test: Sequence[Question] = (),
+    *,
+    shares: tuple[float, float],
+    key: Callable[[Question], str] = prompt_of,
+) -> Parts:
+    """The parts that are given stay whole; those that are not are taken out of the pool, a share
+    for validation and one for test. Questions with one key, such as a story, stay together. What is
+    held back is never in a part before it."""
+    held = 0.0 if test else shares[1]
+    kept = 0.0 if validation else shares[0]
+    parts = Parts([], list(validation), list(test))
+    for question in pool:
+        place = fraction("part", key(question))
+        parts[2 if place < held else 1 if place < held + kept else 0].append(question)
+    tested = {asked(question) for question in parts.test}
+    checked = _without(parts.validation, tested)
+    tested |= {asked(question) for question in checked}
+    return Parts(_without(parts.train, tested), checked, parts.test)
+
+
+def _without(questions: Sequence[Question], taken: set[tuple[str, str | None]]) -> list[Question]:
+    return [question for question in questions if asked(question) not in taken]

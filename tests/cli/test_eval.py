@@ -1,0 +1,117 @@
+"""`rostra eval` and `rostra compare`, run as commands."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+
+
+def rostra(*words: str, cwd: Path, columns: int = 200) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "rostra", *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env={**ENVIRONMENT, "COLUMNS": str(columns)},
+    )
+
+
+def scripted(cwd: Path, *words: str, out: str = "one") -> subprocess.CompletedProcess[str]:
+    common = ("eval", "scripted", "--task", "sums", "--questions", "12", "--opponent", "scripted")
+    return rostra(*common, "--out", out, *words, cwd=cwd)
+
+
+def test_all_four_modes_are_in_one_table_with_intervals_and_tokens(tmp_path: Path) -> None:
+    done = scripted(tmp_path, "--mode", "all", "--price", "1,4")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    heads = "mode accuracy format pass@k cons@k vote@k winner votes right tokens dollars"
+    assert " ".join(lines[0].split()) == heads
+    assert [line.split()[0] for line in lines[1:5]] == ["direct", "debate", "vote", "roles"]
+    assert all("[" in line for line in lines[1:5])
+    results = json.loads((tmp_path / "one" / "results.json").read_text())
+    debate, vote = results["debate"], results["vote"]
+    assert vote["tokens"]["mean"] == pytest.approx(debate["tokens"]["mean"], rel=0.2)
+    assert 0 < debate["accuracy"]["low"] <= debate["accuracy"]["mean"] <= debate["accuracy"]["high"]
+    assert "a vote on the first answers" in done.stdout
+    page = (tmp_path / "one" / "report.html").read_text()
+    assert "Accuracy and cost" in page
+    assert "<script" not in page
+
+
+def test_a_second_run_is_refused_and_resuming_plays_nothing_again(tmp_path: Path) -> None:
+    assert scripted(tmp_path, "--mode", "direct").returncode == 0
+    again = scripted(tmp_path, "--mode", "direct")
+    assert again.returncode == 2
+    assert "--resume" in again.stderr
+    file = tmp_path / "one" / "transcripts" / "direct.jsonl.zst"
+    before = file.read_bytes()
+    more = scripted(tmp_path, "--mode", "debate", "--resume")
+    assert more.returncode == 0, more.stderr
+    assert file.read_bytes() == before
+    assert set(json.loads((tmp_path / "one" / "results.json").read_text())) == {"direct", "debate"}
+    other = scripted(tmp_path, "--mode", "direct", "--resume", "--seed", "3")
+    assert "seed: 0 -> 3" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--mode", "vote"), "add --mode debate, or --budget"),
+        (("--step", "3"), "is no run"),
+        (("--mode", "roles", "--opponent", "start"), "began with nothing"),
+        (("--price", "cheap"), "two numbers with a comma"),
+        (("--part", "validation"), "task sums has no such questions"),
+        (("protocol.agent=3",), "did you mean"),
+        (("--recipe", "peer-v2-sum"), "did you mean"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    done = scripted(tmp_path, *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "one").exists()
+
+
+def test_two_evaluations_are_compared_question_by_question(tmp_path: Path) -> None:
+    for name, seed in (("one", "0"), ("two", "0")):
+        assert scripted(tmp_path, "--mode", "all", "--seed", seed, out=name).returncode == 0
+    rows = tmp_path / "two" / "rows.jsonl"
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    for line in lines:
+        if line["mode"] == "direct":
+            line["accuracy"] = 0.0
+    rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = rostra("compare", "one", "two", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = {line.split()[0]: line for line in done.stdout.splitlines() if line}
+    assert table["debate"].split()[-1] == "12"  # all equal
+    assert "-" in table["direct"].split()[3]
+    same = rostra("compare", "one", "two", "--measure", "tokens", cwd=tmp_path)
+    assert "+0.0" in same.stdout
+
+
+def test_what_has_not_been_evaluated_cannot_be_compared(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    done = rostra("compare", "run", "run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "make them with `rostra eval`" in done.stderr
+    assert "no such run" in rostra("compare", "a", "b", cwd=tmp_path).stderr
+
+
+def test_writing_without_right_answers_needs_a_judge(tmp_path: Path) -> None:
+    (tmp_path / "w.jsonl").write_text(
+        "".join(json.dumps({"prompt": f"Write about {i}."}) + "\n" for i in range(8))
+    )
+    task = ("--task", "longwriter", "--path", "w.jsonl", "--part", "train", "--questions", "4")
+    done = rostra("eval", "scripted", *task, "--mode", "direct", cwd=tmp_path)
+    assert "have no right answer" in done.stderr
+    roles = ("--mode", "roles", "--opponent", "scripted")
+    done = rostra("eval", "scripted", *task, *roles, "--judge", "scripted", cwd=tmp_path)
+    assert "neither the policy nor its opponent" in done.stderr

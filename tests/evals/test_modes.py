@@ -1,0 +1,294 @@
+"""The four modes, played whole by scripts, kept on a shelf, and gone on with."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rostra.debate.peer import PeerRules
+from rostra.debate.state import State
+from rostra.debate.transcript import Transcript
+from rostra.debate.views import View
+from rostra.errors import ConfigError, DataError, EngineError
+from rostra.evals.accuracy import Row, summary
+from rostra.evals.modes import MODES, Examination, Mode, examine
+from rostra.evals.store import EvalFolder, read_rows, read_settings
+from rostra.players.player import Player, Reply
+from rostra.players.scripted import ScriptedPlayer
+from rostra.tasks.grading import Integers
+from rostra.tasks.question import Question
+from rostra.tasks.task import Task
+from tests.playing import ranking, wrap
+
+QUESTIONS = [Question(f"q{i}", f"question {i}", "7") for i in range(6)]
+TASK = Task("known", [], QUESTIONS, Integers())
+RULES = PeerRules(agents=3, rounds=2)
+
+
+class Memory:
+    """A shelf that forgets."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Mode, dict[int, Transcript]] = {}
+
+    def known(self, mode: Mode) -> Mapping[int, Transcript]:
+        return self.kept.get(mode, {})
+
+    def keep(self, mode: Mode, transcript: Transcript) -> None:
+        self.kept.setdefault(mode, {})[transcript.seed] = transcript
+
+
+def line(answer: Callable[[State, View], str]) -> Callable[[State, View], str]:
+    def say(state: State, view: View) -> str:
+        slot = state.protocol.slots[view.slot]
+        solution = f"\\boxed{{{answer(state, view)}}}"
+        return wrap(slot.sections, solution=solution, comparison=ranking(view))
+
+    return say
+
+
+def learner(state: State, view: View) -> str:
+    """Wrong in the first round, right in the second, but for the last question."""
+    first = state.protocol.slots[view.slot].round == 0
+    return "8" if first or state.question.id == "q5" else "7"
+
+
+def right(state: State, view: View) -> str:
+    return "7"
+
+
+def exam(**changes: Any) -> Examination:
+    return Examination(**{"task": TASK, "questions": QUESTIONS, "rules": RULES} | changes)
+
+
+def run(
+    mode: Mode, shelf: Any = None, players: Mapping[str, Player] | None = None, **changes: Any
+) -> list[Row]:
+    policy = ScriptedPlayer(line(learner))
+    given = players or {"policy": policy, "opponent": ScriptedPlayer(line(right))}
+    return asyncio.run(examine(mode, exam(**changes), given, shelf or Memory())).rows
+
+
+def test_direct_asks_every_opener_once() -> None:
+    shelf = Memory()
+    rows = run("direct", shelf, samples=3)
+    assert [row.question for row in rows] == [q.id for q in QUESTIONS]
+    assert [row.accuracy for row in rows] == [0] * 6
+    assert all(len(t.turns) == 3 for t in shelf.kept["direct"].values())
+    assert len(run("direct", Memory(), samples=4)[0].measures) > 0
+    assert run("direct", samples=4)[0].measures["k"] == 6  # whole rounds of openers
+
+
+def test_a_debate_that_helps_is_above_a_vote_on_its_first_answers() -> None:
+    rows = run("debate")
+    assert [row.accuracy for row in rows] == [1, 1, 1, 1, 1, 0]
+    assert summary(rows)["vote@first"].mean == 0
+
+
+def test_roles_put_the_policy_into_every_seat_and_opponents_into_the_others() -> None:
+    shelf = Memory()
+    rows = run("roles", shelf)
+    assert [row.accuracy for row in rows] == [1, 1, 1, 1, 1, 0]
+    assert summary(rows)["opponents"].mean == 1
+    seats = [
+        tuple(seat.player for seat in t.protocol.seats)
+        for t in shelf.kept["roles"].values()
+        if t.question.id == "q0"
+    ]
+    assert sorted(seats) == [
+        ("opponent", "opponent", "policy"),
+        ("opponent", "policy", "opponent"),
+        ("policy", "opponent", "opponent"),
+    ]
+
+
+def test_roles_without_an_opponent_are_refused() -> None:
+    with pytest.raises(ConfigError, match="needs an opponent"):
+        run("roles", players={"policy": ScriptedPlayer(line(right))})
+
+
+def test_a_vote_spends_what_the_debate_of_its_question_took() -> None:
+    shelf = Memory()
+    debates = {row.question: row.tokens for row in run("debate", shelf)}
+    rows = run("vote", shelf)
+    for row in rows:
+        assert row.measures["budget"] == debates[row.question]
+        # The answer that crosses the budget is the last one.
+        assert debates[row.question] <= row.tokens < debates[row.question] + 200
+        assert row.accuracy == 0
+
+
+def test_a_vote_without_debates_needs_a_budget() -> None:
+    with pytest.raises(ConfigError, match="needs the mode debate before it, or a budget"):
+        run("vote")
+    assert {row.measures["k"] for row in run("vote", budget=1)} == {1}
+
+
+def test_a_question_that_keeps_failing_is_left_out() -> None:
+    class Moody:
+        async def speak(self, state: State, view: View) -> Reply:
+            if state.question.id == "q3":
+                raise EngineError("no")
+            return await ScriptedPlayer(line(right)).speak(state, view)
+
+    rows = run("debate", players={"policy": Moody()})
+    assert [row.question for row in rows] == ["q0", "q1", "q2", "q4", "q5"]
+
+
+# On disk
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    return {"subject": "x", "seed": 0, "modes": ["direct"]} | changes
+
+
+def test_a_folder_is_gone_on_with_where_it_was(tmp_path: Path) -> None:
+    folder = EvalFolder.open(tmp_path / "e", settings(), resume=False, overwrite=False)
+    whole = run("debate", folder)
+    folder.close()
+    calls = 0
+
+    class Counted:
+        async def speak(self, state: State, view: View) -> Reply:
+            nonlocal calls
+            calls += 1
+            return await ScriptedPlayer(line(learner)).speak(state, view)
+
+    again = EvalFolder.open(tmp_path / "e", settings(), resume=True, overwrite=False)
+    assert run("debate", again, {"policy": Counted()}) == whole
+    assert calls == 0
+    again.close()
+
+
+@pytest.mark.parametrize("cut", [1, 40, 300])
+def test_a_torn_end_is_played_again(tmp_path: Path, cut: int) -> None:
+    folder = EvalFolder.open(tmp_path / "e", settings(), resume=False, overwrite=False)
+    whole = run("debate", folder)
+    folder.close()
+    file = tmp_path / "e" / "transcripts" / "debate.jsonl.zst"
+    os.truncate(file, file.stat().st_size - cut)
+    again = EvalFolder.open(tmp_path / "e", settings(), resume=True, overwrite=False)
+    assert 0 < len(again.known("debate")) < 6
+    assert run("debate", again) == whole
+    assert len(EvalFolder(tmp_path / "e", {}).known("debate")) == 6
+    again.close()
+
+
+def test_an_evaluation_is_not_replaced_or_mixed_silently(tmp_path: Path) -> None:
+    place = tmp_path / "e"
+    first = EvalFolder.open(place, settings(), resume=False, overwrite=False)
+    run("debate", first)
+    first.close()
+    with pytest.raises(ConfigError, match="there is an evaluation already"):
+        EvalFolder.open(place, settings(), resume=False, overwrite=False)
+    with pytest.raises(ConfigError, match="other settings .seed: 0 -> 1"):
+        EvalFolder.open(place, settings(seed=1), resume=True, overwrite=False)
+    more = EvalFolder.open(place, settings(modes=["debate"]), resume=True, overwrite=False)
+    with pytest.raises(ConfigError, match="another process"):
+        EvalFolder.open(place, settings(), resume=True, overwrite=False)
+    more.close()
+    assert read_settings(place)["modes"] == ["direct", "debate"]
+    anew = EvalFolder.open(place, settings(seed=1), resume=False, overwrite=True)
+    assert read_settings(place)["seed"] == 1
+    assert not anew.known("debate")
+    anew.close()
+
+
+def test_a_folder_in_which_nothing_was_kept_leaves_no_trace(tmp_path: Path) -> None:
+    EvalFolder.open(tmp_path / "e", settings(), resume=False, overwrite=False).close()
+    assert not (tmp_path / "e").exists()
+
+
+def test_a_folder_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ConfigError, match="left alone"):
+        EvalFolder.open(tmp_path, settings(), resume=False, overwrite=True)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
+    folder = EvalFolder.open(tmp_path / "e", settings(), resume=False, overwrite=False)
+    rows = run("debate", folder)
+    with pytest.raises(DataError, match="has not ended"):
+        read_rows(tmp_path / "e")
+    folder.write({"debate": rows}, {"debate": summary(rows)})
+    folder.close()
+    found = read_rows(tmp_path / "e")["debate"]
+    assert [found[row.question]["accuracy"] for row in rows] == [row.accuracy for row in rows]
+    results = json.loads((tmp_path / "e" / "results.json").read_text())
+    assert results["debate"]["accuracy"]["mean"] == pytest.approx(5 / 6)
+    assert results["debate"]["questions"] == 6
+
+
+def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    """kill -9 while it plays; the command goes on and finds the same numbers."""
+    command = [sys.executable, "-m", "rostra", "eval", "scripted", "--task", "shop"]
+    command += ["--questions", "60", "--mode", "all", "--opponent", "scripted"]
+    whole = [*command, "--out", str(tmp_path / "whole")]
+    assert subprocess.run(whole, capture_output=True, cwd=tmp_path).returncode == 0
+    part = [*command, "--out", str(tmp_path / "part"), "--resume"]
+    for mode in ("debate", "roles"):
+        killed = subprocess.Popen(part, stdout=-3, stderr=-3, cwd=tmp_path)
+        file = tmp_path / "part" / "transcripts" / f"{mode}.jsonl.zst"
+        while not (file.exists() and file.stat().st_size):
+            time.sleep(0.005)
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        begun = len(EvalFolder(tmp_path / "part", {}).known(mode))
+        assert begun < {"debate": 60, "roles": 300}[mode]
+    assert subprocess.run(part, capture_output=True, cwd=tmp_path).returncode == 0
+    for name in ("rows.jsonl", "results.json"):
+        assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert set(json.loads((tmp_path / "part" / "results.json").read_text())) == set(MODES)
+
+
+# Without a right answer
+
+OPEN = [Question(f"w{i}", f"Write about {i}.") for i in range(8)]
+WRITING = Task("writing", [], OPEN, Integers())
+
+
+def wordy(count: int) -> Callable[[State, View], str]:
+    def say(state: State, view: View) -> str:
+        sections = state.protocol.slots[view.slot].sections
+        return wrap(sections, solution="word " * count)
+
+    return say
+
+
+def prefers(better: str) -> Callable[[State, View], str]:
+    """A judge who knows who sits where."""
+
+    def say(state: State, view: View) -> str:
+        seats = state.protocol.seats
+        won = next(seat.index for seat in seats if seat.player == better)
+        sections = state.protocol.slots[view.slot].sections
+        return wrap(sections, comparison=f"Agent {won} > Agent {1 - won}")
+
+    return say
+
+
+def test_writing_is_judged_by_those_who_did_not_play() -> None:
+    players = {
+        "policy": ScriptedPlayer(wordy(30)),
+        "opponent": ScriptedPlayer(wordy(10)),
+        "judge": ScriptedPlayer(prefers("policy")),
+    }
+    asked = Examination(WRITING, OPEN, RULES)
+    found = asyncio.run(examine("roles", asked, players, Memory()))
+    assert [row.accuracy for row in found.rows] == [1.0] * 8
+    assert found.measures["win_rate"].mean == 1
+    assert found.measures["length_difference"].mean == 20
+    assert found.measures["tokens"].mean > 0
+    with pytest.raises(ConfigError, match="have no right answer; use mode roles"):
+        asyncio.run(examine("direct", asked, players, Memory()))
+    with pytest.raises(ConfigError, match="a judge that does not play"):
+        asyncio.run(examine("roles", asked, {**players, "judge": players["policy"]}, Memory()))
