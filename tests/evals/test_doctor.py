@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rostra.debate.peer import PeerRules, peer_v1
 from rostra.engines.scripted import Prompt, Script, ScriptedEngine
 from rostra.errors import EngineError
-from rostra.evals.doctor import Check, Diagnosis, Memory, Share, diagnose, memory_of, pass_at, size
+from rostra.evals.doctor import Check, Diagnosis, Share, diagnose, pass_at
+from rostra.evals.sample import Memory, memory_of, size
 from rostra.players.player import Player
 from rostra.players.rehearsal import rehearsal
 from rostra.players.spoken import SpokenPlayer

@@ -20,7 +20,7 @@ from rostra.debate.peer import judge_warnings
 from rostra.engines.chat import ChatFormat
 from rostra.errors import ConfigError, DataError
 from rostra.evals.doctor import Diagnosis, diagnose
-from rostra.learn.setup import check_start, make_engine, make_task
+from rostra.learn.setup import check_start, make_engine, make_tasks
 from rostra.learn.warmstart import teacher
 from rostra.players.player import Player
 from rostra.players.spoken import SpokenPlayer
@@ -65,7 +65,7 @@ def command(recipe: str, settings: tuple[str, ...], questions: int, file: Path |
             f"{recipe}: a warm start learns from a teacher, whatever the model can do; check the "
             "recipe of the self-play that follows it"
         )
-    task = make_task(chosen.task)
+    task = make_tasks(chosen)[0]
     check_start(chosen)
     if file:
         check_target(file, overwrite=True)

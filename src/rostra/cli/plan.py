@@ -11,8 +11,8 @@ from rich.text import Text
 
 from rostra.engines.engine import Engine
 from rostra.errors import ArenaError, ConfigError, DataError
-from rostra.evals.doctor import Probe, probe, size
-from rostra.learn.setup import check_start, make_engine, make_task
+from rostra.evals.sample import Probe, probe, size
+from rostra.learn.setup import check_start, make_engine, make_tasks
 from rostra.runs.display import duration
 from rostra.runs.folder import check_place
 from rostra.runs.recipe import to_toml
@@ -32,7 +32,7 @@ def show_plan(recipe: Recipe, screen: Console) -> None:
 
     say(to_toml(recipe).rstrip())
     say()
-    task = make_task(recipe.task)
+    task = make_tasks(recipe)[0]
     say(f"task      {task.name}: {_parts_line(task)}")
     folder = Path(recipe.folder)
     check_start(recipe)

@@ -6,13 +6,11 @@ questions: held-out ones stay unseen.
 """
 
 import math
-import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
-from rostra.arena import Debate, Heard, Played, play
+from rostra.arena import Debate, Played
 from rostra.debate.peer import PeerRules, judge_warnings
 from rostra.debate.state import prompt_tokens
 from rostra.debate.transcript import Transcript
@@ -21,23 +19,32 @@ from rostra.debate.votes import Ballot
 from rostra.engines.engine import Engine
 from rostra.errors import ArenaError
 from rostra.evals.accuracy import votes_right
-from rostra.learn.lesson import all_marks, answers_of, learn_from
-from rostra.learn.selfplay import step_debates
+from rostra.evals.sample import (
+    K,
+    Memory,
+    Probe,
+    Progress,
+    Sample,
+    alone_debates,
+    memory_of,
+    play_sample,
+    probe,
+    size,
+    watcher,
+)
+from rostra.learn.lesson import all_marks, answers_of
 from rostra.players.model import ModelPlayer
 from rostra.players.player import Player
 from rostra.players.staged import StagedPlayer
-from rostra.rewards.advantages import Key, Rewards, RoleBaseline
+from rostra.rewards.advantages import Key, Rewards
 from rostra.rewards.score import score
 from rostra.rewards.streams import GEN, JUDGE
-from rostra.runs.display import duration, rss
+from rostra.runs.display import duration
 from rostra.runs.settings import Recipe
 from rostra.seeds import derive
-from rostra.tasks.question import Question
 from rostra.tasks.task import Task
 
 Status = Literal["pass", "thin", "fail", "unknown"]
-Progress = Callable[[str, int, int, int], None]
-"""Called with what is being done, debates that are over, debates in all, and tokens sampled."""
 Rows = Sequence[tuple[float, float]]
 """For each question, how many of how many."""
 
@@ -50,7 +57,6 @@ SOLVED, THIN = 0.05, 0.1
 little."""
 PASSED = 0.2
 """The share of questions of which one of K answers must be right."""
-K = 3
 CHANCE = 0.5
 """A judge must be better than a coin."""
 GROUPS = 4
@@ -59,8 +65,6 @@ CUT, SOME_CUT = 0.2, 0.05
 """Replies that may be cut by their length."""
 HALF = 0.5
 """Where fewer turns than this have a reward, most of what is sampled teaches nothing."""
-TIMED = 20
-"""So many examples are gone through to see how long training takes."""
 BECAUSE = {
     "format": "who cannot keep the form fails everything else too",
     "comparisons": "without votes there is nothing to learn from",
@@ -155,89 +159,6 @@ class Diagnosis:
         return f"{reason}; {BECAUSE[self.main.name]}" if self.main.name in BECAUSE else reason
 
 
-# Measuring
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Probe:
-    """A few debates and what they took. The weights were not changed."""
-
-    played: Played
-    sampling: float
-    """Seconds."""
-    training: float
-    """Seconds; 0 where no debate has a signal to train on."""
-
-    @property
-    def debates(self) -> int:
-        return len(self.played.transcripts)
-
-    @property
-    def tokens(self) -> int:
-        """That were sampled."""
-        return sum(len(turn.tokens) for t in self.played.transcripts for turn in t.turns)
-
-
-async def probe(
-    recipe: Recipe,
-    task: Task,
-    engine: Engine,
-    count: int,
-    watch: Callable[[Heard], None] | None = None,
-) -> Probe:
-    """Plays the first debates of a run and goes through what they teach. Raises ArenaError where
-    none can be finished."""
-    trainer = await engine.trainer()
-    train = replace(recipe.train, questions=count)
-    debates = step_debates(replace(recipe, train=train), task, 0)
-    player = ModelPlayer(await trainer.sampler(), engine.chat)
-    began = time.monotonic()
-    played = await _played(debates, player, recipe, watch)
-    sampling = time.monotonic() - began
-    data = learn_from(played.transcripts, recipe, task, RoleBaseline()).data
-    began = time.monotonic()
-    if data:
-        await trainer.forward(data[:TIMED])
-    # Going back takes about twice as long as going forth.
-    training = 3 * (time.monotonic() - began) * max(len(data) / TIMED, 1) if data else 0.0
-    return Probe(played, sampling, training)
-
-
-async def _played(
-    debates: Sequence[Debate],
-    player: Player,
-    recipe: Recipe,
-    watch: Callable[[Heard], None] | None = None,
-) -> Played:
-    train = recipe.train
-    return await play(
-        debates, player, retries=train.retries, turn_timeout=train.turn_timeout, watch=watch
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes: held now, needed beside that for gradients and moments, and free."""
-
-    held: float
-    more: float
-    free: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sample:
-    """Everything that a recipe is judged by."""
-
-    probe: Probe
-    alone: Sequence[Transcript] = ()
-    """Answers of whoever opens a debate, where one debate has fewer than K of them."""
-    prepared: Sequence[Transcript] = ()
-    """Ballots of the policy on solutions of the task's teacher, and no other votes."""
-    context: int | None = None
-    """Tokens that the model can read; None where there is no bound."""
-    memory: Memory | None = None
-
-
 async def diagnose(
     recipe: Recipe,
     task: Task,
@@ -251,73 +172,23 @@ async def diagnose(
     count = min(questions, len(task.train)) or 1
     rules = recipe.protocol
     try:
-        probed = await probe(recipe, task, engine, count, _watch(progress, "debating", count))
+        probed = await probe(recipe, task, engine, count, watcher(progress, "debating", count))
         drawn = [transcript.question for transcript in probed.played.transcripts]
         player = ModelPlayer(await (await engine.trainer()).sampler(), engine.chat)
-        more = _alone(rules, drawn, recipe.seed)
-        watch = _watch(progress, "answering alone", len(more))
-        alone = (await _played(more, player, recipe, watch)).transcripts
+        more = alone_debates(rules, drawn, recipe.seed)
+        watch = watcher(progress, "answering alone", len(more))
+        alone = (await play_sample(more, player, recipe, watch)).transcripts
         prepared: Sequence[Transcript] = ()
         if speaker is not None and rules.closing_ballot:
             staged = [Debate.peer(q, rules, derive(0, "prepared", q.id)) for q in drawn]
-            watch = _watch(progress, "judging prepared solutions", len(staged))
+            watch = watcher(progress, "judging prepared solutions", len(staged))
             judge = StagedPlayer(speaker, player)
-            done = await _played(staged, judge, recipe, watch)
+            done = await play_sample(staged, judge, recipe, watch)
             prepared = [_ballots_only(transcript) for transcript in done.transcripts]
     except ArenaError as error:
         return Diagnosis((Check("debates", "fail", str(error), numbers={"share": 0.0}),))
     context = getattr(engine, "context", None)
     return judge_sample(recipe, task, Sample(probed, alone, prepared, context, memory_of(engine)))
-
-
-def _watch(progress: Progress | None, text: str, total: int) -> Callable[[Heard], None] | None:
-    if progress is None:
-        return None
-    over: set[int] = set()
-    tokens = 0
-
-    def watch(event: Heard) -> None:
-        nonlocal tokens
-        tokens += len(event.turn.tokens)
-        if event.state.outcome is not None:
-            over.add(event.debate)
-        progress(text, len(over), total, tokens)
-
-    return watch
-
-
-def _alone(rules: PeerRules, questions: Sequence[Question], seed: int) -> list[Debate]:
-    """What has to be asked beside the openings of debates, to have K answers to a question."""
-    opening = rules.opening()
-    openers = len(opening.slots[0].seats)
-    return [
-        Debate(question, opening, derive(seed, "doctor", question.id, time))
-        for question in questions
-        for time in range(-(-K // openers) - 1)
-    ]
-
-
-def memory_of(engine: Engine) -> Memory | None:
-    """What the process holds, and what training will add: a gradient and two moments for each
-    weight that is trained. None where the machine does not tell."""
-    weights: Any = getattr(engine, "weights", None)
-    trained = getattr(weights, "trained", ())
-    more = sum(parameter.numel() * 4.0 for parameter in trained) * 3
-    device = next((parameter.device for parameter in trained), None)
-    if device is not None and device.type == "cuda":
-        import torch
-
-        free, _ = torch.cuda.mem_get_info(device)
-        return Memory(float(torch.cuda.max_memory_reserved(device)), more, float(free))
-    held = rss()
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return None
-    return None if held is None else Memory(held, more, float(free))
-
-
-# Judging
 
 
 def judge_sample(recipe: Recipe, task: Task, sample: Sample) -> Diagnosis:
@@ -586,8 +457,3 @@ def _memory(memory: Memory | None) -> Check:
     try_ = "" if fits else "Train an adapter (model.lora_rank=16), or take a smaller model."
     numbers = {"held": memory.held, "more": memory.more, "free": memory.free}
     return Check("memory", "pass" if fits else "fail", saw, try_, numbers)
-
-
-def size(count: float) -> str:
-    """Bytes, for people."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
