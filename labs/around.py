@@ -203,16 +203,15 @@ doubts = 0.02
 
 
 def bootstrapping() -> Found:
-    seeds = SEEDS[:2]
     base = SELFPLAY / "base-sums"
     recipe = variant("warm-sums", "weak", WEAK)
-    for seed in seeds:
+    for seed in SEEDS:
         weak = f"folder={RUNS / f'weak-{seed}'}"
         finish(recipe, [weak, f"seed={seed}", f"model.start={base}"])
     guide = [f"bootstrap.guide={base}", "bootstrap.weight=1.0", "bootstrap.until=20"]
     arms = {"with a guide": ("guided", guide), "without": ("unguided", [])}
     return {
-        arm: ends([play(name, s, settings, RUNS / f"weak-{s}") for s in seeds])
+        arm: ends([play(name, s, settings, RUNS / f"weak-{s}") for s in SEEDS])
         for arm, (name, settings) in arms.items()
     }
 

@@ -382,3 +382,15 @@ def test_where_agents_speak_one_after_the_other_only_the_first_answers_alone():
     assert heard == [0] * 3 * (4 + 1)
     assert seen[-1] == (15, 15)
     assert metrics["eval/direct/pass@4"] == metrics["eval/direct/greedy"] == 1.0
+
+
+def test_without_a_right_answer_accuracy_is_unknown_and_form_is_not() -> None:
+    held = [Question(f"w{i}", f"Write about {i}.") for i in range(4)]
+    writing = Task("writing", [Question("t", "t")], held, Integers())
+    work = evaluate(player(lambda q, seat, greedy: RIGHT), writing, RULES, EvalSettings(4, 5, 2), 3)
+    found = asyncio.run(work)
+    assert math.isnan(found.metrics["eval/direct/sampled"])
+    assert math.isnan(found.metrics["eval/direct/greedy"])
+    assert math.isnan(found.metrics["eval/direct/pass@5"])
+    assert found.metrics["eval/direct/format"] == 1
+    assert found.wrong == ()

@@ -231,7 +231,7 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
 def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
     """kill -9 while it plays; the command goes on and finds the same numbers."""
     command = [sys.executable, "-m", "rostra", "eval", "scripted", "--task", "shop"]
-    command += ["--questions", "60", "--mode", "all", "--opponent", "scripted"]
+    command += ["--questions", "16", "--mode", "all", "--opponent", "scripted"]
     whole = [*command, "--out", str(tmp_path / "whole")]
     assert subprocess.run(whole, capture_output=True, cwd=tmp_path).returncode == 0
     part = [*command, "--out", str(tmp_path / "part"), "--resume"]
@@ -243,7 +243,7 @@ def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(tmp_path: Path) -
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         begun = len(EvalFolder(tmp_path / "part", {}).known(mode))
-        assert begun < {"debate": 60, "roles": 300}[mode]
+        assert begun < {"debate": 16, "roles": 80}[mode]
     assert subprocess.run(part, capture_output=True, cwd=tmp_path).returncode == 0
     for name in ("rows.jsonl", "results.json"):
         assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

@@ -61,7 +61,11 @@ async def evaluate(
 
     sampled = await played(_direct(rules, drawn, 1.0, seed, settings.samples))
     greedy = await played(_direct(rules, drawn, 0.0, seed, 1))
-    right = {q.id: _share([_marks(*one) for one in g]) for q, g in _by_question(greedy, task)}
+    right = {
+        q.id: _share([_marks(*one) for one in g])
+        for q, g in _by_question(greedy, task)
+        if q.reference is not None
+    }
     questions = [question for question in drawn if question.id in right]
     wrong = tuple(q.id for q in questions if right[q.id] <= 0.5)
     chosen = wrong if mode_wrong is None else mode_wrong
@@ -145,10 +149,12 @@ def _share(rows: Sequence[Sequence[float]]) -> float:
 
 def _direct_metrics(transcripts: Sequence[Transcript], task: Task, k: int) -> dict[str, float]:
     accuracy, form, passed, agreed = [], [], [], []
-    for _, group in _by_question(transcripts, task):
+    for question, group in _by_question(transcripts, task):
+        form.append(float(np.mean([turn.ok for t, _ in group for turn in t.turns])))
+        if question.reference is None:
+            continue  # nothing is known, which is not the same as wrong
         marks = [mark for one in group for mark in _marks(*one)]
         accuracy.append(float(np.mean(marks)))
-        form.append(float(np.mean([turn.ok for t, _ in group for turn in t.turns])))
         passed.append(float(max(marks[:k]) >= 1))
         agreed.append(_common_right(group, k))
     return {
