@@ -1,12 +1,17 @@
 """`rostra eval` and `rostra compare`, run as commands."""
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
+from rostra.cli.tables import fitted
 
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
 
@@ -30,10 +35,10 @@ def test_all_four_modes_are_in_one_table_with_intervals_and_tokens(tmp_path: Pat
     done = scripted(tmp_path, "--mode", "all", "--price", "1,4")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    heads = "mode accuracy format pass@k cons@k vote@k winner votes right tokens dollars"
+    heads = "mode accuracy 95% tokens dollars format vote@k winner pass@k cons@k votes right"
     assert " ".join(lines[0].split()) == heads
     assert [line.split()[0] for line in lines[1:5]] == ["direct", "debate", "vote", "roles"]
-    assert all("[" in line for line in lines[1:5])
+    assert all(re.search(r"\d+-\d+", line) for line in lines[1:5])
     results = json.loads((tmp_path / "one" / "results.json").read_text())
     debate, vote = results["debate"], results["vote"]
     assert vote["tokens"]["mean"] == pytest.approx(debate["tokens"]["mean"], rel=0.2)
@@ -42,6 +47,18 @@ def test_all_four_modes_are_in_one_table_with_intervals_and_tokens(tmp_path: Pat
     page = (tmp_path / "one" / "report.html").read_text()
     assert "Accuracy and cost" in page
     assert "<script" not in page
+
+
+def test_in_a_narrow_terminal_columns_are_left_out_and_none_is_cut() -> None:
+    rows = [["direct", "47.0%", "39-55", "1,607", "87.0%"], ["roles", "7.0%", "1-9", "9", "·"]]
+    heads = ["mode", "accuracy", "95%", "tokens", "format"]
+    for width, last in ((80, "format"), (40, "format"), (32, "tokens"), (20, "tokens")):
+        screen = Console(width=width, file=io.StringIO())
+        table = fitted(screen, heads, rows, heads[:4])
+        assert table.columns[-1].header == last, width
+    screen = Console(width=40, file=io.StringIO())
+    screen.print(fitted(screen, heads, rows, heads[:4]))
+    assert "…" not in screen.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_second_run_is_refused_and_resuming_plays_nothing_again(tmp_path: Path) -> None:

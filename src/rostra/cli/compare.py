@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from rostra.cli.options import console
+from rostra.cli.tables import fitted
 from rostra.errors import ConfigError, DataError
 from rostra.evals.modes import MODES, Mode
 from rostra.evals.statistics import Paired, paired
@@ -41,16 +41,14 @@ def command(first: str, second: str, task: str | None, measure: str) -> None:
     warnings = _differences(read_settings(left), read_settings(right))
     rows = read_rows(left), read_rows(right)
     screen = console()
-    table = Table(box=None, pad_edge=False)
-    for name in ("mode", "A", "B", "B - A", "95% interval", "p", "better", "worse", "equal"):
-        table.add_column(name, justify="left" if name == "mode" else "right")
+    heads = ("mode", "A", "B", "B - A", "95%", "p", "better", "worse", "equal")
     found = compared(*rows, measure)
     if not found:
         raise DataError(f"{left} and {right}: no mode and question in common to compare")
-    for mode, (a, b, change) in found.items():
-        table.add_row(mode, *_cells(a, b, change, share=measure not in ("tokens", "prompt_tokens")))
+    share = measure not in ("tokens", "prompt_tokens")
+    lines = [[mode, *_cells(a, b, change, share=share)] for mode, (a, b, change) in found.items()]
     screen.print(Text(f"A: {left}\nB: {right}\n"), soft_wrap=True)
-    screen.print(table)
+    screen.print(fitted(screen, heads, lines, heads[:6]))
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
 

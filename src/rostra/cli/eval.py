@@ -10,12 +10,12 @@ from typing import Any, get_args
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from rostra.cli.options import console
 from rostra.cli.progress import ProgressLine
 from rostra.cli.subject import opponent_of, recipe_of
+from rostra.cli.tables import fitted
 from rostra.errors import ConfigError
 from rostra.evals.accuracy import Measure, Row
 from rostra.evals.modes import MODES, Examination, Findings, Mode, examine
@@ -29,7 +29,7 @@ from rostra.tasks.task import PartName, Task
 from rostra.view.evaluation import write_eval_report
 from rostra.view.report import write_report
 
-COLUMNS = ("accuracy", "format", "pass@k", "cons@k", "vote@k", "winner", "votes right")
+COLUMNS = ("format", "vote@k", "winner", "pass@k", "cons@k", "votes right")
 
 
 @click.command("eval", short_help="Measure a model: alone, by vote, in debate, in every role.")
@@ -235,33 +235,31 @@ def _show(
     results: Mapping[Mode, Mapping[str, Measure]],
     price: tuple[float, float] | None,
 ) -> None:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("mode")
     shown = [c for c in COLUMNS if any(c in found for found in results.values())]
-    for name in (*shown, "tokens", *(["dollars"] if price else [])):
-        table.add_column(name, justify="right")
+    heads = ["mode", "accuracy", "95%", "tokens", *(["dollars"] if price else []), *shown]
+    lines = []
     for mode, found in results.items():
-        cells = [_cell(found.get(name), interval=name == "accuracy") for name in shown]
+        cells = [mode, _share(found["accuracy"]), _span(found["accuracy"])]
         cells.append(f"{found['tokens'].mean:,.0f}")
         if price:
-            read, sampled = found["prompt_tokens"].mean, found["tokens"].mean
-            cells.append(f"{(read * price[0] + sampled * price[1]) / 1e6:.6f}")
-        table.add_row(mode, *cells)
-    screen.print(table)
+            read = found["prompt_tokens"].mean if "prompt_tokens" in found else 0.0
+            cells.append(f"{(read * price[0] + found['tokens'].mean * price[1]) / 1e6:.6f}")
+        lines.append([*cells, *(_share(found.get(name)) for name in shown)])
+    screen.print(fitted(screen, heads, lines, heads[:4]))
     count = max((len(group) for group in rows.values()), default=0)
-    screen.print(
-        Text(f"\n{count} questions; brackets hold 95% intervals, tokens are for one question.")
-    )
+    screen.print(Text(f"\n{count} questions; 95% is an interval, and tokens are for one question."))
     for text in remarks(rows, results):
-        screen.print(Text(text), soft_wrap=True)
+        screen.print(Text(text))
 
 
-def _cell(measure: Measure | None, *, interval: bool) -> str:
-    if measure is None or measure.mean != measure.mean:
-        return "·"
-    if not interval:
-        return f"{measure.mean:.0%}"
-    return f"{measure.mean:.1%} [{100 * measure.low:.0f}-{100 * measure.high:.0f}]"
+def _share(measure: Measure | None) -> str:
+    return "·" if measure is None or measure.mean != measure.mean else f"{measure.mean:.1%}"
+
+
+def _span(measure: Measure) -> str:
+    return (
+        f"{100 * measure.low:.0f}-{100 * measure.high:.0f}" if measure.low == measure.low else "·"
+    )
 
 
 def remarks(

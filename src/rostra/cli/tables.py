@@ -1,0 +1,28 @@
+"""Tables that fit: columns that have no room are left out whole, not cut."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+GAP = 2
+
+
+def fitted(
+    screen: Console, heads: Sequence[str], rows: Sequence[Sequence[str]], needed: Sequence[str]
+) -> Table:
+    """A table of the columns that are needed, and of as many others as there is room for, the first
+    ones first. They stand in the order of `heads`."""
+    widths = [max(len(head), *(len(row[i]) for row in rows)) + GAP for i, head in enumerate(heads)]
+    shown = [i for i, head in enumerate(heads) if head in needed]
+    room = screen.width + GAP - sum(widths[i] for i in shown)
+    for i in range(len(heads)):
+        if i not in shown and widths[i] <= room:
+            shown.append(i)
+            room -= widths[i]
+    table = Table(box=None, pad_edge=False)
+    for i in sorted(shown):
+        table.add_column(heads[i], justify="left" if i == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[i] for i in sorted(shown)))
+    return table
