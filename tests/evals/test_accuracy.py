@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rostra.arena import Debate
-from rostra.debate.peer import PeerRules
+from rostra.debate.peer import PeerRules, peer_v1
 from rostra.debate.state import State
 from rostra.debate.transcript import Transcript
 from rostra.debate.views import View
@@ -143,7 +143,7 @@ def direct(said: str, seed: int = 0) -> Transcript:
 
 def test_direct_answers_are_measured_one_by_one() -> None:
     transcripts = [direct("7 7 8 . 7"), direct("8 8 8 8 7", 1)]
-    found = direct_row("q", transcripts, [marks_of(t, TASK) for t in transcripts])
+    found = direct_row("q", transcripts, [marks_of(t, TASK) for t in transcripts], 10)
     assert found.accuracy == pytest.approx(0.4)
     assert found.measures["k"] == 10
     assert found.measures["seat 4"] == 1
@@ -181,6 +181,25 @@ def test_roles_measure_the_seat_of_the_policy_in_every_role() -> None:
     assert found.measures["win_rate"] == pytest.approx(1 / 3)
     # Only votes by the seat of the policy are its judgement, and it never voted.
     assert found.votes_decided == 0
+
+
+def test_who_never_came_to_speak_is_wrong() -> None:
+    rules = peer_v1(agents=3, rounds=1)
+    found = row(rules, {0: "7 . 7"})
+    assert found.measures["k"] == 3
+    assert found.measures["avg@k"] == pytest.approx(1 / 3)
+    assert found.measures["format"] == pytest.approx(1 / 3)
+    assert found.measures["seat 2"] == 0
+    exam = Examination(TASK, [QUESTION], rules)
+    transcripts = [spoken(rules, {0: ". 7 7"}, debate=debate) for debate in exam.roles()]
+    roles = roles_row("q", transcripts, [marks_of(t, TASK) for t in transcripts])
+    assert roles.accuracy == 0
+    assert [roles.measures[f"seat {i}"] for i in range(3)] == [0, 0, 0]
+
+
+def test_never_and_always_are_not_certain() -> None:
+    assert Measure.of([0.0] * 20) == Measure(0.0, 0.0, pytest.approx(0.161, abs=1e-3))
+    assert Measure.of([1.0] * 20) == Measure(1.0, pytest.approx(0.839, abs=1e-3), 1.0)
 
 
 def test_the_latest_answer_of_a_seat_counts() -> None:

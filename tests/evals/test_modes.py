@@ -17,7 +17,7 @@ from rostra.debate.peer import PeerRules
 from rostra.debate.state import State
 from rostra.debate.transcript import Transcript
 from rostra.debate.views import View
-from rostra.errors import ConfigError, DataError, EngineError
+from rostra.errors import ArenaError, ConfigError, DataError, EngineError
 from rostra.evals.accuracy import Row, summary
 from rostra.evals.modes import MODES, Examination, Mode, examine
 from rostra.evals.store import EvalFolder, read_rows, read_settings
@@ -83,8 +83,10 @@ def test_direct_asks_every_opener_once() -> None:
     assert [row.question for row in rows] == [q.id for q in QUESTIONS]
     assert [row.accuracy for row in rows] == [0] * 6
     assert all(len(t.turns) == 3 for t in shelf.kept["direct"].values())
-    assert len(run("direct", Memory(), samples=4)[0].measures) > 0
-    assert run("direct", samples=4)[0].measures["k"] == 6  # whole rounds of openers
+    assert run("direct", samples=4)[0].measures["k"] == 4
+    one = Memory()
+    assert run("direct", one, samples=1)[0].measures["k"] == 1
+    assert all(len(t.turns) == 1 for t in one.kept["direct"].values())
 
 
 def test_a_debate_that_helps_is_above_a_vote_on_its_first_answers() -> None:
@@ -139,8 +141,14 @@ def test_a_question_that_keeps_failing_is_left_out() -> None:
                 raise EngineError("no")
             return await ScriptedPlayer(line(right)).speak(state, view)
 
-    rows = run("debate", players={"policy": Moody()})
-    assert [row.question for row in rows] == ["q0", "q1", "q2", "q4", "q5"]
+    shelf = Memory()
+    for _ in range(2):  # the second time it is the only one that is missing
+        rows = run("debate", shelf, players={"policy": Moody()})
+        assert [row.question for row in rows] == ["q0", "q1", "q2", "q4", "q5"]
+    votes = run("vote", shelf, players={"policy": Moody()})
+    assert [row.question for row in votes] == ["q0", "q1", "q2", "q4", "q5"]
+    with pytest.raises(ArenaError):
+        run("debate", Memory(), players={"policy": Moody()}, questions=[QUESTIONS[3]])
 
 
 # On disk
@@ -200,6 +208,19 @@ def test_an_evaluation_is_not_replaced_or_mixed_silently(tmp_path: Path) -> None
     assert read_settings(place)["seed"] == 1
     assert not anew.known("debate")
     anew.close()
+
+
+def test_who_comes_second_leaves_the_folder_of_the_first_alone(tmp_path: Path) -> None:
+    first = EvalFolder.open(tmp_path / "e", settings(), resume=False, overwrite=False)
+    for flags in ({"resume": True, "overwrite": False}, {"resume": False, "overwrite": True}):
+        with pytest.raises(ConfigError, match="another process"):
+            EvalFolder.open(tmp_path / "e", settings(), **flags)
+    assert (tmp_path / "e" / "eval.json").exists()
+    run("debate", first)
+    first.close()
+    with pytest.raises(ConfigError, match="not both"):
+        EvalFolder.open(tmp_path / "e", settings(), resume=True, overwrite=True)
+    assert len(EvalFolder(tmp_path / "e", {}).known("debate")) == 6
 
 
 def test_a_folder_in_which_nothing_was_kept_leaves_no_trace(tmp_path: Path) -> None:

@@ -90,12 +90,26 @@ def test_a_run_goes_through_its_stages_and_says_so(tmp_path: Path) -> None:
     assert [line["stage"] for line in lines(chosen)] == [0, 0, 1, 1, 2, 2]
     assert "stage 2 (sums) begins after step 2: after 2 steps" in screen.paper.getvalue()
     assert [line["step"] for line in lines(chosen, "eval")] == [0, 2, 4, 6]
+    assert [line["stage"] for line in lines(chosen, "eval")] == [0, 1, 2, 2]
     asked = [[s.transcript.question.id for s in read_transcripts(f)] for f in debates_of(chosen)]
     easy = {q.id for q in sums(10).train}
     assert set(asked[0] + asked[1]) <= easy
     assert all(name.startswith("shop-") for name in asked[4] + asked[5])
     assert "train_shop/correct" in lines(chosen)[5]
     assert "train_sums/correct" not in lines(chosen)[5]
+
+
+def test_a_stage_that_would_begin_after_the_last_step_does_not(tmp_path: Path) -> None:
+    train = TrainSettings(steps=4, questions=3, save_every=2, eval_every=0, learning_rate=0.01)
+    chosen = course(tmp_path, train=train, eval=EvalSettings(questions=4, debates=2))
+    perform(chosen)
+    assert [line["stage"] for line in lines(chosen, "eval")] == [0, 1, 1]
+
+
+def test_a_measure_that_does_not_exist_is_noted(tmp_path: Path) -> None:
+    stages = (Stage(EASY, 2, 0.5, "health/nosuch"), Stage(HARD))
+    screen = perform(course(tmp_path, stages=stages))
+    assert "there is no metric health/nosuch; only steps end stage 1" in screen.paper.getvalue()
 
 
 def debates_of(chosen: Recipe) -> list[Path]:
@@ -147,6 +161,8 @@ def test_stages_are_read_from_a_recipe_and_written_again(tmp_path: Path) -> None
         ('[[stages]]\n[stages.task]\nnam = "sums"\n', r"number 1: task.nam: unknown key.*name"),
         ('[[stages]]\n[stages.task]\nname = "sum"\n', r"number 1: task.name: .*'sums'.*got 'sum'"),
         ("[[stages]]\nwindow = 0\n", "window = 0: must be at least 1"),
+        ('[[stages]]\nmeasure = "corect"\n', "did you mean correct"),
+        ('[[stages]]\nmeasure = "pass@7"\n', "must be correct or .* or pass@5"),
         ("[stages]\nwindow = 0\n", r"begins with \[\[stages\]\]"),
         ('loop = "warmstart"\n[[phases]]\n[[stages]]\n', 'only loop = "selfplay" has them'),
         ('[bootstrap]\nguide = "x"\nweight = 2\n', "weight = 2.0: a share"),
@@ -197,6 +213,15 @@ def test_open_questions_come_again_more_often_than_settled_ones() -> None:
     open_ = np.mean([counted[i] for i in range(10)])
     settled = np.mean([counted[i] for i in range(10, 40)])
     assert open_ > 4 * settled > 0
+
+
+def test_a_run_never_stays_with_its_first_questions() -> None:
+    memory, asked = Difficulty(), set()
+    for step in range(50):
+        for question in memory.draw(numbered(40), 0, 7, step, 4, 0.9):
+            memory.feed(0, question.id, 0.5)
+            asked.add(question.id)
+    assert len(asked) == 40
 
 
 def test_a_rate_follows_the_policy_and_stages_are_apart() -> None:

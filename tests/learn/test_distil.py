@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rostra.arena import Debate
-from rostra.debate.peer import PeerRules
+from rostra.debate.peer import PeerRules, peer_v1
 from rostra.debate.state import State
 from rostra.debate.transcript import Transcript
 from rostra.debate.views import View
@@ -28,6 +28,7 @@ from tests.playing import MALFORMED, played, wrap
 QUESTION = Question("q", "q?", "7")
 TASK = Task("known", [QUESTION], [], Integers())
 RULES = PeerRules(agents=3, rounds=2)
+SECTIONS = RULES.sections
 
 
 def debate(rounds: list[str], votes: str = "", about: Question = QUESTION) -> Transcript:
@@ -46,31 +47,31 @@ def debate(rounds: list[str], votes: str = "", about: Question = QUESTION) -> Tr
 
 
 def test_right_solutions_are_found_in_every_round() -> None:
-    ((_, texts),) = best_solutions([debate(["7 8 8", "8 7 ."])], TASK, "right")
+    ((_, texts),) = best_solutions([debate(["7 8 8", "8 7 ."])], TASK, "right", SECTIONS)
     assert len(texts) == 2
     assert all("\\boxed{7}" in text for text in texts)
 
 
 def test_a_solution_of_a_later_round_is_told_as_if_alone() -> None:
-    ((_, texts),) = best_solutions([debate(["8 8 8", "8 7 8"])], TASK, "right")
+    ((_, texts),) = best_solutions([debate(["8 8 8", "8 7 8"])], TASK, "right", SECTIONS)
     assert texts == [
         "<solution>\\boxed{7}</solution><evaluation>N/A</evaluation><comparison>N/A</comparison>"
     ]
-    ((_, texts),) = best_solutions([debate(["8 7 8", "8 8 8"])], TASK, "right")
+    ((_, texts),) = best_solutions([debate(["8 7 8", "8 8 8"])], TASK, "right", SECTIONS)
     assert texts[0].startswith("So: <solution>")
 
 
 def test_winners_are_those_that_the_votes_preferred_right_or_not() -> None:
     one = debate(["7 8 9", "7 8 9"], "Agent 1 > Agent 0\nAgent 1 > Agent 2")
-    ((_, texts),) = best_solutions([one], TASK, "winners")
+    ((_, texts),) = best_solutions([one], TASK, "winners", SECTIONS)
     assert len(texts) == 1
     assert "\\boxed{8}" in texts[0]
 
 
 def test_a_debate_without_a_winner_teaches_nothing() -> None:
     ties = debate(["7 8 9", "7 8 9"], "Agent 1 = Agent 0\nAgent 1 = Agent 2")
-    assert best_solutions([ties, debate(["7 8 9", "7 8 9"])], TASK, "winners") == []
-    assert best_solutions([debate([". 8 8", "8 8 ."])], TASK, "right") == []
+    assert best_solutions([ties, debate(["7 8 9", "7 8 9"])], TASK, "winners", SECTIONS) == []
+    assert best_solutions([debate([". 8 8", "8 8 ."])], TASK, "right", SECTIONS) == []
 
 
 def warm(path: Path, choose: str, transcripts: list[Transcript]) -> WarmStart:
@@ -113,3 +114,33 @@ def test_a_file_in_which_nothing_is_to_be_learned_is_refused(tmp_path: Path) -> 
 def test_only_a_stored_phase_can_choose() -> None:
     with pytest.raises(ConfigError, match="only a stored phase can choose"):
         Phase("debate", choose="winners")
+
+
+def test_solutions_are_told_in_the_sections_that_are_learned() -> None:
+    ((_, texts),) = best_solutions([debate(["7 8 8", "8 8 8"])], TASK, "right", peer_v1().sections)
+    assert texts[0].endswith("<consensus>NO</consensus><consensus_reason>N/A</consensus_reason>")
+
+
+def test_debates_about_held_out_questions_are_left_out(tmp_path: Path) -> None:
+    other = Question("held", "held?", "7")
+    run = warm(
+        tmp_path, "right", [debate(["7 8 8", "8 8 8"]), debate(["7 8 8", "8 8 8"], about=other)]
+    )
+    run.task = Task("known", [QUESTION], [other], Integers())
+    assert [d.question.id for d, _ in run._read(run.recipe.phases[0])] == ["q"]
+    assert "1 debates are about held-out questions" in run.display.paper.getvalue()  # type: ignore[attr-defined]
+    run.task = Task("known", [], [QUESTION, other], Integers())
+    with pytest.raises(ConfigError, match="only held-out questions"):
+        run._read(run.recipe.phases[0])
+    run.folder.close()
+
+
+def test_a_debate_that_a_malformed_reply_ended_is_not_spoken_again(tmp_path: Path) -> None:
+    def line(state: State, view: View) -> str:
+        return MALFORMED
+
+    broken = played(Debate.peer(QUESTION, peer_v1(agents=3)), ScriptedPlayer(line))
+    run = warm(tmp_path, "all", [broken])
+    with pytest.raises(ConfigError, match="no debate in it was finished"):
+        asyncio.run(run.run())
+    run.folder.close()

@@ -9,12 +9,15 @@ from rich.text import Text
 
 from rostra.cli.options import console
 from rostra.cli.tables import fitted
+from rostra.debate.prompts import did_you_mean
 from rostra.errors import ConfigError, DataError
 from rostra.evals.modes import MODES, Mode
 from rostra.evals.statistics import Paired, paired
 from rostra.evals.store import SETTINGS, read_rows, read_settings
 
 Rows = Mapping[Mode, Mapping[str, Mapping[str, Any]]]
+PLAIN = ("tokens", "prompt_tokens", "k", "budget", "votes_right", "votes_decided")
+"""Measures that are no shares."""
 
 
 @click.command("compare", short_help="Compare two evaluated runs with a paired test.")
@@ -42,15 +45,32 @@ def command(first: str, second: str, task: str | None, measure: str) -> None:
     rows = read_rows(left), read_rows(right)
     screen = console()
     heads = ("mode", "A", "B", "B - A", "95%", "p", "better", "worse", "equal")
+    _check_measure(rows, measure)
     found = compared(*rows, measure)
     if not found:
         raise DataError(f"{left} and {right}: no mode and question in common to compare")
-    share = measure not in ("tokens", "prompt_tokens")
+    share = measure not in PLAIN
     lines = [[mode, *_cells(a, b, change, share=share)] for mode, (a, b, change) in found.items()]
     screen.print(Text(f"A: {left}\nB: {right}\n"), soft_wrap=True)
     screen.print(fitted(screen, heads, lines, heads[:6]))
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
+
+
+def _check_measure(rows: tuple[Rows, Rows], measure: str) -> None:
+    known = {
+        name: None
+        for found in rows
+        for group in found.values()
+        for row in group.values()
+        for name, value in row.items()
+        if isinstance(value, int | float)
+    }
+    if measure not in known:
+        raise ConfigError(
+            f"--measure {measure}: not measured{did_you_mean(measure, tuple(known))} (there are: "
+            f"{', '.join(known)})"
+        )
 
 
 def compared(
@@ -92,10 +112,15 @@ def _folders(first: str, second: str, task: str | None) -> tuple[Path, Path]:
     if task is not None:
         choices = [{k: v for k, v in found.items() if k in (task, "")} for found in choices]
     shared = [name for name in choices[0] if name in choices[1]]
-    if "" in choices[0] or "" in choices[1]:
-        picked = [next(iter(found.values()), None) for found in choices]
-        if picked[0] and picked[1]:
-            return picked[0], picked[1]
+    for this, other in ((0, 1), (1, 0)):
+        if "" in choices[this] and choices[other]:
+            # An evaluation itself, beside another or a run: of a run, the one of the same task.
+            same = _task_of(choices[this][""])
+            fit = [f for name, f in choices[other].items() if name == "" or _task_of(f) == same]
+            if not fit:
+                raise DataError(f"{(first, second)[other]} was not evaluated on {same}")
+            pair = (choices[this][""], fit[0])
+            return pair if this == 0 else pair[::-1]
     if len(shared) > 1:
         raise ConfigError(f"--task: say which of {', '.join(shared)} is to be compared")
     if not shared:
@@ -103,6 +128,11 @@ def _folders(first: str, second: str, task: str | None) -> tuple[Path, Path]:
             f"{first} and {second} have no evaluation in common; make them with `rostra eval`"
         )
     return choices[0][shared[0]], choices[1][shared[0]]
+
+
+def _task_of(folder: Path) -> str:
+    task = read_settings(folder).get("task")
+    return str(task.get("name")) if isinstance(task, Mapping) else ""
 
 
 def _evaluations(path: Path) -> dict[str, Path]:
@@ -116,7 +146,17 @@ def _evaluations(path: Path) -> dict[str, Path]:
 
 def _differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
     """Settings that should be the same, and are not."""
-    names = ("task", "protocol", "part", "samples", "temperature", "budget", "opponent", "seed")
+    names = [
+        "task",
+        "protocol",
+        "part",
+        "samples",
+        "temperature",
+        "budget",
+        "opponent",
+        "judge",
+        "seed",
+    ]
     return [
         f"the two differ in {name}; what is compared is not only the model"
         for name in names

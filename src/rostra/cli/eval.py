@@ -20,8 +20,8 @@ from rostra.errors import ConfigError
 from rostra.evals.accuracy import Measure, Row
 from rostra.evals.modes import MODES, Examination, Findings, Mode, examine
 from rostra.evals.statistics import paired
-from rostra.evals.store import EvalFolder
-from rostra.learn.setup import check_start, make_engine, make_task
+from rostra.evals.store import SETTINGS, EvalFolder, read_settings
+from rostra.learn.setup import check_start, fingerprint, make_engine, make_task
 from rostra.players.model import ModelPlayer
 from rostra.players.player import Player
 from rostra.runs.settings import Recipe
@@ -80,14 +80,23 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
     rostra eval runs/peer-v2-sums --mode all
     rostra eval smollm2 --task gsm8k --path data/gsm8k --mode direct protocol.max_tokens=300
     """
-    changes = [f"task.name={given['task']}"] if given["task"] else []
-    changes += [f"task.path={given['path']}"] if given["path"] else []
-    ours = recipe_of(subject, [*changes, *settings], recipe=given["recipe"], step=given["step"])
-    modes, price = _modes(given["modes"]), _price(given["price"])
-    if "vote" in modes and "debate" not in modes and given["budget"] is None:
-        raise ConfigError("--mode vote: spends what debates took; add --mode debate, or --budget")
+    changes = [f"task.path={given['path']}"] if given["path"] else []
+    ours = recipe_of(
+        subject,
+        [*changes, *settings],
+        recipe=given["recipe"],
+        step=given["step"],
+        task=given["task"],
+    )
+    price = _price(given["price"])
     task = make_task(ours.task)
     exam = _examination(task, ours, given)
+    out = given["out"] or _place(subject, task)
+    # Modes of an earlier time are on the shelf, and cost nothing.
+    earlier = read_settings(out)["modes"] if given["resume"] and (out / SETTINGS).exists() else ()
+    modes = _modes([*(given["modes"] or ("direct", "debate")), *earlier])
+    if "vote" in modes and "debate" not in modes and given["budget"] is None:
+        raise ConfigError("--mode vote: spends what debates took; add --mode debate, or --budget")
     recipes = {"policy": ours}
     if "roles" in modes:
         recipes["opponent"] = opponent_of(given["opponent"], subject, ours)
@@ -97,15 +106,12 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
         _check_open(modes, recipes)
     for recipe in recipes.values():
         check_start(recipe)
-    out = given["out"] or _place(subject, task)
     folder = EvalFolder.open(
         out,
-        _asked(subject, ours, given, modes),
+        _asked(subject, recipes, given, modes),
         resume=given["resume"],
         overwrite=given["overwrite"],
     )
-    # Modes of an earlier time are on the shelf, and cost nothing.
-    modes = _modes(folder.settings["modes"])
     try:
         with ProgressLine(console(stderr=True)) as line:
             found = asyncio.run(_run(modes, exam, recipes, folder, line))
@@ -119,13 +125,17 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
     rows = {mode: one.rows for mode, one in found.items()}
     results = {mode: one.measures for mode, one in found.items()}
     folder.write(rows, results)
-    report = write_eval_report(out)
-    run = Path(subject)
-    if out.is_relative_to(run / "evals") and (run / "metrics.jsonl").is_file():
-        write_report(run)
-    _show(console(), rows, results, price)
     screen = console()
-    screen.print(f"\nThe report, with plots and debates: {report}", soft_wrap=True)
+    _show(screen, rows, results, price)
+    screen.print()
+    try:
+        report = write_eval_report(out)
+        run = Path(subject)
+        if out.is_relative_to(run / "evals") and (run / "metrics.jsonl").is_file():
+            write_report(run)
+        screen.print(f"The report, with plots and debates: {report}", soft_wrap=True)
+    except ConfigError as error:
+        screen.print(f"No report: {error}", soft_wrap=True)
     screen.print(f"Look closer: rostra show {out}", soft_wrap=True)
 
 
@@ -141,8 +151,7 @@ def _check_open(modes: Sequence[Mode], recipes: Mapping[str, Recipe]) -> None:
 
 
 def _modes(given: Sequence[str]) -> list[Mode]:
-    wanted = set(given) or {"direct", "debate"}
-    return [mode for mode in MODES_IN_ORDER if mode in wanted or "all" in wanted]
+    return [mode for mode in MODES_IN_ORDER if mode in given or "all" in given]
 
 
 MODES_IN_ORDER: tuple[Mode, ...] = ("direct", "debate", "vote", "roles")
@@ -169,9 +178,10 @@ def _examination(task: Task, recipe: Recipe, given: Mapping[str, Any]) -> Examin
 
 
 def _asked(
-    subject: str, recipe: Recipe, given: Mapping[str, Any], modes: Sequence[Mode]
+    subject: str, recipes: Mapping[str, Recipe], given: Mapping[str, Any], modes: Sequence[Mode]
 ) -> dict[str, Any]:
     """Everything that decides what is measured."""
+    recipe = recipes["policy"]
     model = {k: v for k, v in asdict(recipe.model).items() if k not in ("lanes", "threads")}
     same = ("questions", "part", "samples", "temperature", "budget", "opponent", "judge", "seed")
     return {
@@ -180,6 +190,7 @@ def _asked(
         "task": asdict(recipe.task),
         "protocol": asdict(recipe.protocol),
         **{name: given[name] for name in same},
+        "weights": {name: fingerprint(one.model) for name, one in recipes.items()},
         "modes": list(modes),
     }
 
@@ -240,14 +251,17 @@ def _show(
     lines = []
     for mode, found in results.items():
         cells = [mode, _share(found["accuracy"]), _span(found["accuracy"])]
-        cells.append(f"{found['tokens'].mean:,.0f}")
+        tokens = found["tokens"].mean
+        cells.append(f"{tokens:,.0f}" if tokens == tokens else "·")
         if price:
             read = found["prompt_tokens"].mean if "prompt_tokens" in found else 0.0
             cells.append(f"{(read * price[0] + found['tokens'].mean * price[1]) / 1e6:.6f}")
         lines.append([*cells, *(_share(found.get(name)) for name in shown)])
     screen.print(fitted(screen, heads, lines, heads[:4]))
     count = max((len(group) for group in rows.values()), default=0)
-    screen.print(Text(f"\n{count} questions; 95% is an interval, and tokens are for one question."))
+    ks = ", ".join(f"{found['k'].mean:.3g} in {m}" for m, found in results.items() if "k" in found)
+    note = f"\n{count} questions; 95% is an interval, and tokens are for one question."
+    screen.print(Text(f"{note} k is {ks}." if ks else note))
     for text in remarks(rows, results):
         screen.print(Text(text))
 
@@ -279,7 +293,9 @@ def remarks(
             f"{100 * change.high:.1f}], p = {change.p:.2g}."
         )
     if "debate" in rows and "vote" in rows:
-        found.append(_against("debate", "vote", rows, "for the same tokens"))
+        spent, budget = (results["vote"][name].mean for name in ("tokens", "budget"))
+        short = "" if spent > 0.9 * budget else f", of which it spent {spent / budget:.0%}"
+        found.append(_against("debate", "vote", rows, f"for the same tokens{short}"))
     if "opponents" in results.get("roles", {}):
         other, wins = results["roles"]["opponents"].mean, results["roles"]["win_rate"].mean
         won = f"it wins {wins:.1%} of the votes" if wins == wins else "nobody voted"
@@ -295,6 +311,8 @@ def _of_panel(found: Mapping[str, Measure]) -> str:
     equal, agree, longer = (
         found[name] for name in ("win_rate/length_controlled", "agreement", "length_difference")
     )
+    if found["win_rate"].mean != found["win_rate"].mean:
+        return "roles: no answers could be compared: they are malformed, or judges gave no votes."
     return (
         f"roles: accuracy is the win rate by judges that did not play. At equal length it is "
         f"{equal.mean:.1%} [{100 * equal.low:.0f}-{100 * equal.high:.0f}]; answers are longer than "

@@ -19,6 +19,7 @@ from rostra.rewards.streams import gen_rewards
 from rostra.tasks.grading import canonical
 
 Marks = Mapping[TurnId, float]
+Z = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ class Measure:
     @classmethod
     def of(cls, values: Sequence[float]) -> "Measure":
         known = [value for value in values if not np.isnan(value)]
+        if known and (set(known) == {0.0} or set(known) == {1.0}):
+            # A bootstrap of equal values knows no doubt; Wilson's interval does.
+            doubt = Z**2 / (len(known) + Z**2)
+            return cls(known[0], *((0.0, doubt) if known[0] == 0 else (1 - doubt, 1.0)))
         return cls(float(np.mean(known)) if known else float("nan"), *interval(known))
 
 
@@ -126,6 +131,18 @@ def latest(answers: Sequence[Answer], round_: int | None = None) -> list[Answer]
     return [found[seat] for seat in sorted(found)]
 
 
+def finals(transcript: Transcript, answers: Sequence[Answer]) -> list[Answer]:
+    """The last answer of every agent. One who never came to speak, because the debate was over
+    before, has given none."""
+    spoken = {answer.seat: answer for answer in latest(answers)}
+    nothing = [
+        Answer(seat.index, 0, None, 0.0, False, 0)
+        for seat in transcript.protocol.seats
+        if seat.role == "agent" and seat.index not in spoken
+    ]
+    return sorted([*spoken.values(), *nothing], key=lambda answer: answer.seat)
+
+
 def winner_right(transcript: Transcript, answers: Sequence[Answer]) -> float:
     """Whether the answer that did best by votes is right: the highest mean gen reward of the last
     turns that give it; without votes, the most common one."""
@@ -141,9 +158,11 @@ def winner_right(transcript: Transcript, answers: Sequence[Answer]) -> float:
     return max(a.right for a in final.values() if a.text == best)
 
 
-def direct_row(question: str, transcripts: Sequence[Transcript], marks: Sequence[Marks]) -> Row:
-    """One turn each: the accuracy of a single answer."""
-    answers = [a for t, m in zip(transcripts, marks, strict=True) for a in answers_in(t, m)]
+def direct_row(
+    question: str, transcripts: Sequence[Transcript], marks: Sequence[Marks], k: int
+) -> Row:
+    """One turn each, k of them: the accuracy of a single answer."""
+    answers = [a for t, m in zip(transcripts, marks, strict=True) for a in answers_in(t, m)][:k]
     found = shares(answers)
     by_seat = {
         f"seat {s}": _mean([a.right for a in answers if a.seat == s]) for s in _seats(answers)
@@ -177,7 +196,7 @@ def debate_row(question: str, transcript: Transcript, marks: Marks) -> Row:
     """A whole debate: the accuracy of the most common last answer, beside a plain vote on the
     first ones, which a debate must beat to be worth its cost."""
     answers = answers_in(transcript, marks)
-    last = latest(answers)
+    last = finals(transcript, answers)
     first_round = min((a.round for a in answers), default=0)
     measures = shares(last)
     measures["vote@first"] = plurality_right(latest(answers, first_round))
@@ -212,7 +231,7 @@ def roles_row(
     formed: list[float] = []
     for transcript, known in zip(transcripts, marks, strict=True):
         seats = {seat.index for seat in transcript.protocol.seats if seat.player == policy}
-        last = latest(answers_in(transcript, known))
+        last = finals(transcript, answers_in(transcript, known))
         own += [a.right for a in last if a.seat in seats]
         formed += [a.formed for a in last if a.seat in seats]
         others += [a.right for a in last if a.seat not in seats]

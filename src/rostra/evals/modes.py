@@ -18,7 +18,7 @@ from typing import Literal, Protocol, get_args
 from rostra.arena import Debate, Heard, play
 from rostra.debate.peer import PeerRules
 from rostra.debate.transcript import Transcript, finish
-from rostra.errors import ConfigError
+from rostra.errors import ArenaError, ConfigError
 from rostra.evals.accuracy import (
     Marks,
     Measure,
@@ -38,7 +38,7 @@ from rostra.tasks.task import Task
 
 Mode = Literal["direct", "vote", "debate", "roles"]
 MODES: tuple[Mode, ...] = get_args(Mode)
-WAVES = 64
+WAVES = 1000
 """A vote asks at most so many times for another round of answers."""
 
 
@@ -51,8 +51,8 @@ class Shelf(Protocol):
     def keep(self, mode: Mode, transcript: Transcript) -> None: ...
 
 
-Progress = Callable[[Mode, int, int, int], None]
-"""Called with a mode, debates that are over, debates in all, and tokens sampled so far."""
+Progress = Callable[[str, int, int, int], None]
+"""Called with what is played, debates that are over, debates in all, and tokens sampled so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,9 @@ class Examination:
     def direct(self, mode: Mode, times: range) -> list[Debate]:
         """Whoever opens a debate answers alone, once for each of `times`."""
         protocol = self.rules.opening(self.temperature)
+        if mode == "direct" and self.samples < len(protocol.slots[0].seats):
+            few = replace(protocol.slots[0], seats=protocol.slots[0].seats[: self.samples])
+            protocol = replace(protocol, slots=(few,))
         return [
             Debate(question, protocol, derive(self.seed, mode, question.id, time))
             for time in times
@@ -97,8 +100,7 @@ class Examination:
         ]
 
     def roles(self) -> list[Debate]:
-        """One debate for each question and seat. All seats of a question have the same seeds, so
-        that only who sits where differs."""
+        """One debate for each question and seat."""
         protocol = self.rules.protocol()
         return [
             Debate(
@@ -145,7 +147,7 @@ async def examine(
         case "direct":
             openers = len(exam.rules.protocol().slots[0].seats)
             done = await desk.play(exam.direct(mode, range(-(-exam.samples // openers))))
-            rows = desk.rows(done, direct_row)
+            rows = desk.rows(done, lambda q, ts, ms: direct_row(q, ts, ms, exam.samples))
         case "debate":
             done = await desk.play(exam.debates())
             rows = desk.rows(done, lambda q, ts, ms: debate_row(q, ts[0], ms[0]))
@@ -175,14 +177,18 @@ async def _panel(
     measures = {
         name: Measure(mean, found.get(f"{name}/low", nan), found.get(f"{name}/high", nan))
         for name, mean in found.items()
-        if not name.endswith(("/low", "/high"))
+        if not name.endswith(("/low", "/high")) and name != "questions"
     }
-    cost = Counter[str]()
+    said, read = Counter[str](), Counter[str]()
     for transcript in done:
-        cost[transcript.question.id] += sum(len(turn.tokens) for turn in transcript.turns)
-    rows = [Row(q, rate, tokens=cost[q]) for q, rate in win_rates(verdicts).items()]
-    plain = summary(rows)
-    return Findings(rows, {"accuracy": measures["win_rate"], **measures, "tokens": plain["tokens"]})
+        said[transcript.question.id] += sum(len(turn.tokens) for turn in transcript.turns)
+        read[transcript.question.id] += sum(len(turn.observation) for turn in transcript.turns)
+    rows = [
+        Row(q, rate, tokens=said[q], prompt_tokens=read[q])
+        for q, rate in win_rates(verdicts).items()
+    ]
+    costs = {name: summary(rows)[name] for name in ("tokens", "prompt_tokens")}
+    return Findings(rows, {"accuracy": measures["win_rate"], **measures, **costs})
 
 
 async def _vote(desk: "_Desk", exam: Examination) -> list[Row]:
@@ -190,14 +196,18 @@ async def _vote(desk: "_Desk", exam: Examination) -> list[Row]:
     budgets = _budgets(desk, exam)
     spent = dict.fromkeys(budgets, 0)
     done: list[Transcript] = []
+    open_ = [q for q in exam.questions if q.id in budgets]
     for wave in range(WAVES):
-        open_ = [q for q in exam.questions if q.id in budgets and spent[q.id] < budgets[q.id]]
         if not open_:
             break
         debates = replace(exam, questions=open_).direct("vote", range(wave, wave + 1))
-        for transcript in await desk.play(debates):
+        heard = await desk.play(debates, f"vote, answer {wave + 1}")
+        for transcript in heard:
             done.append(transcript)
             spent[transcript.question.id] += sum(len(t.tokens) for t in transcript.turns)
+        # One that failed is not asked again.
+        answered = {transcript.question.id for transcript in heard}
+        open_ = [q for q in open_ if q.id in answered and spent[q.id] < budgets[q.id]]
     return desk.rows(done, lambda q, ts, ms: vote_row(q, ts, ms, budgets[q]))
 
 
@@ -240,8 +250,9 @@ class _Desk:
         """The same with other players."""
         return _Desk(self._mode, self._exam, players, self.shelf, self._progress)
 
-    async def play(self, debates: Sequence[Debate]) -> list[Transcript]:
-        """The debates in their order: those on the shelf, and the others played."""
+    async def play(self, debates: Sequence[Debate], name: str = "") -> list[Transcript]:
+        """The debates in their order: those on the shelf, and the others played. One that keeps
+        failing is left out; only where all of a mode fail, that is an error."""
         known = dict(self.shelf.known(self._mode))
         missing = [debate for debate in debates if debate.seed not in known]
         over, total = len(debates) - len(missing), len(debates)
@@ -256,17 +267,21 @@ class _Desk:
                 known[transcript.seed] = transcript
                 over += 1
             if self._progress:
-                self._progress(self._mode, over, total, tokens)
+                self._progress(name or self._mode, over, total, tokens)
 
         if missing:
-            await play(
-                missing,
-                self._players,
-                concurrency=self._exam.concurrency,
-                retries=self._exam.retries,
-                turn_timeout=self._exam.turn_timeout,
-                watch=watch,
-            )
+            try:
+                await play(
+                    missing,
+                    self._players,
+                    concurrency=self._exam.concurrency,
+                    retries=self._exam.retries,
+                    turn_timeout=self._exam.turn_timeout,
+                    watch=watch,
+                )
+            except ArenaError:
+                if not known:
+                    raise
         return [known[debate.seed] for debate in debates if debate.seed in known]
 
     def rows(

@@ -46,6 +46,8 @@ class EvalFolder:
         cls, path: Path, settings: Mapping[str, Any], *, resume: bool, overwrite: bool
     ) -> "EvalFolder":
         """A new folder, or an old one to go on with. What is there is never lost silently."""
+        if resume and overwrite:
+            raise ConfigError("--resume and --overwrite: go on with it or replace it, not both")
         folder = cls(path, settings)
         try:
             used = path.is_dir() and any(path.iterdir())
@@ -89,7 +91,9 @@ class EvalFolder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self.close()
+            # What is in the folder is the other's.
+            os.close(self._lock)
+            self._lock = None
             raise ConfigError(f"{self.path}: another process is at it right now") from None
 
     def _clear(self) -> None:
@@ -105,7 +109,7 @@ class EvalFolder:
         changed = [
             f"{key}: {_short(old.get(key))} -> {_short(new.get(key))}"
             for key in sorted({*old, *new} - {"modes"})
-            if old.get(key) != new.get(key)
+            if old.get(key) != new.get(key) and not _added(key, old, new)
         ]
         if changed:
             raise ConfigError(
@@ -162,8 +166,8 @@ class EvalFolder:
         write_whole(self.path / "rows.jsonl", ("\n".join(lines) + "\n").encode())
         data = {
             mode: {
-                "questions": len(rows[mode]),
                 **{name: _clean(asdict(measure)) for name, measure in found.items()},
+                "questions": len(rows[mode]),
             }
             for mode, found in results.items()
         }
@@ -215,6 +219,11 @@ def _clean(values: Mapping[str, Any]) -> dict[str, Any]:
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in values.items()
     }
+
+
+def _added(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether somebody plays now who did not before, or the other way round."""
+    return key.startswith("weights.") and (key not in old or key not in new)
 
 
 def _short(value: Any) -> str:

@@ -91,9 +91,10 @@ class Difficulty:
         """`count` questions for a step: a share of `again` of them from those asked before, weighed
         by p (1 - p), the rest in the order of the task. None comes twice."""
         known = [q for q in task.train if f"{stage}:{q.id}" in self.rates]
-        most = min(round(count * again), len(known))
+        # At least one is new, or a run would never leave its first questions.
+        most = min(round(count * again), count - 1)
         # The order of the task does not depend on how many could be asked again.
-        fresh = count - round(count * again)
+        fresh = count - most
         chosen = {q.id: q for q in task.draw(seed, step * fresh, fresh)}
         open_ = [q for q in known if q.id not in chosen]
         if most and open_:

@@ -44,6 +44,7 @@ class Loop(ABC):
         step: int,
         mode_wrong: Collection[str] | None = None,
         task: Task | None = None,
+        also: Mapping[str, float] | None = None,
     ) -> Evaluation | None:
         """Measures the weights after so many steps, and notes what it found."""
         if self.evaluator is None:
@@ -59,7 +60,7 @@ class Loop(ABC):
             self.evaluator(player, task or self.task, seed, mode_wrong, progress)
         )
         found = await self.stop.watch(measuring, step)
-        metrics = {**found.metrics, "time/evaluation": time.monotonic() - began}
+        metrics = {**found.metrics, **(also or {}), "time/evaluation": time.monotonic() - began}
         self._note("eval", step, metrics, shown=step)
         return found
 

@@ -22,7 +22,7 @@ from rostra.debate.transcript import Transcript
 from rostra.engines.sampling import Sampler
 from rostra.engines.training import Adam, Loss, Trainer
 from rostra.learn.alarms import Alarms
-from rostra.learn.curriculum import Curriculum, Difficulty
+from rostra.learn.curriculum import Curriculum, Difficulty, measure_name
 from rostra.learn.guide import guide_votes
 from rostra.learn.lesson import Lesson, learn_from
 from rostra.learn.loop import Loop
@@ -245,15 +245,20 @@ class SelfPlay(Loop):
         if not due and not (stage and self._curriculum.since == step):
             return
         wrong = self._mode_wrong.get(stage)
-        found = await self._evaluate(sampler, step, wrong, self._tasks[stage])
+        also = {"stage": float(stage)} if self.recipe.stages else {}
+        found = await self._evaluate(sampler, step, wrong, self._tasks[stage], also)
         if found and wrong is None:
             self._mode_wrong[stage] = found.wrong
 
     def _advance(self, step: int, metrics: Mapping[str, float], stage: int) -> None:
         """Goes to the next stage when it is time. Debates of an earlier stage do not count."""
         now = self._curriculum.at
-        if not self.recipe.stages or stage != now:
+        # After the last step there is nothing to go on with.
+        if not self.recipe.stages or stage != now or step + 1 == self.recipe.train.steps:
             return
+        name = measure_name(self._curriculum.stage, self._tasks[now].name)
+        if step == self._curriculum.since and name not in metrics:
+            self.display.note(f"stages: there is no metric {name}; only steps end stage {now + 1}")
         why = self._curriculum.feed(metrics, self._tasks[now].name, step)
         if why:
             name = self._tasks[self._curriculum.at].name

@@ -1,5 +1,6 @@
 """From a recipe to the parts of a run: a task and an engine."""
 
+import hashlib
 import json
 from dataclasses import asdict, replace
 from functools import lru_cache
@@ -77,7 +78,7 @@ def model_of(spec: str, like: ModelSettings) -> ModelSettings:
     """The model that a name, a folder of weights or a run stands for, to be asked and not trained;
     the rest as in `like`."""
     path = Path(spec)
-    like = replace(like, start="", lora_rank=0)
+    like = replace(like, engine="local", start="", lora_rank=0)
     if spec == "scripted":
         return replace(like, engine="scripted")
     adapted = (path / "adapter_config.json").is_file()
@@ -87,7 +88,9 @@ def model_of(spec: str, like: ModelSettings) -> ModelSettings:
         begun = find_start(own) if own.start else None
         if begun is not None and not (begun / "adapter_config.json").exists():
             own = replace(own, name=str(begun))  # what an adapter of the run stands on
-        return replace(own, start=spec, lanes=like.lanes)
+        if own.engine == "scripted":
+            return replace(own, start="")  # a rehearsal has no weights to go on with
+        return replace(own, start=spec, lanes=like.lanes, threads=like.threads or own.threads)
     if adapted or (path / "config.json").exists():
         return replace(like, start=spec)
     return replace(like, name=spec)
@@ -138,6 +141,22 @@ def check_start(recipe: Recipe) -> None:
     for phase in recipe.phases:
         if phase.kind == "stored" and not Path(phase.path).exists():
             raise ConfigError(f"phases: path = {phase.path!r}: no such run or file")
+
+
+def fingerprint(model: ModelSettings) -> str:
+    """What tells the weights of a model from others that were put in their place: the folder they
+    are read from, and a digest of their ends. Empty where they have no folder."""
+    if not model.start:
+        return ""
+    folder = find_start(model)
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("*.safetensors")):
+        size = file.stat().st_size
+        with file.open("rb") as weights:
+            digest.update(f"{file.name} {size} ".encode() + weights.read(1 << 20))
+            weights.seek(max(0, size - (1 << 20)))
+            digest.update(weights.read())
+    return f"{folder.name} {digest.hexdigest()[:16]}"
 
 
 def find_start(model: ModelSettings) -> Path:

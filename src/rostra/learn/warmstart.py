@@ -38,6 +38,7 @@ from rostra.runs.folder import weights_name
 from rostra.runs.settings import Phase
 from rostra.runs.transcripts import read_transcripts
 from rostra.seeds import derive
+from rostra.tasks.parts import asked
 from rostra.tasks.sums import ballot, drill
 from rostra.tasks.task import Exercise, Task
 
@@ -186,8 +187,21 @@ class WarmStart(Loop):
     def _read(self, phase: Phase) -> list[tuple[Debate, Words]]:
         """The debates of a file or a run, and what is said in them: everything, or the best answers
         in the place of all."""
-        found = [stored.transcript for stored in read_transcripts(Path(phase.path))]
+        stored = [one.transcript for one in read_transcripts(Path(phase.path))]
+        held = {asked(q) for part in (self.task.validation, self.task.test) for q in part}
+        found = [t for t in stored if asked(t.question) not in held]
+        if len(found) < len(stored):
+            left = len(stored) - len(found)
+            self.display.note(
+                f"{phase.path}: {left} debates are about held-out questions; left out"
+            )
+        if not found:
+            raise ConfigError(f"phases: path = {phase.path!r}: only held-out questions are in it")
         if phase.choose == "all":
+            # One that a malformed reply ended is no debate to learn.
+            found = [t for t in found if t.outcome.ended != "malformed"]
+            if not found:
+                raise ConfigError(f"phases: path = {phase.path!r}: no debate in it was finished")
             return [
                 (
                     Debate(old.question, old.protocol, old.seed, old.rules),
@@ -196,7 +210,7 @@ class WarmStart(Loop):
                 for old in found
             ]
         protocol = self.recipe.protocol.opening()
-        best = best_solutions(found, self.task, phase.choose)
+        best = best_solutions(found, self.task, phase.choose, protocol.slots[0].sections)
         if not best:
             raise ConfigError(f"phases: path = {phase.path!r}: no solution in it is to be learned")
         return [(Debate(old.question, protocol, old.seed), _in_turn(texts)) for old, texts in best]
@@ -250,11 +264,11 @@ def _in_turn(texts: Sequence[str]) -> Words:
 
 
 def best_solutions(
-    transcripts: Sequence[Transcript], task: Task, choose: str
+    transcripts: Sequence[Transcript], task: Task, choose: str, sections: Sequence[str]
 ) -> list[tuple[Transcript, list[str]]]:
-    """For each debate that has any, the solutions that are worth learning as direct answers.
-    winners: those that did best by votes, if they were preferred more often than not. right: the
-    right ones."""
+    """For each debate that has any, the solutions that are worth learning as direct answers, in
+    these sections. winners: those that did best by votes, if they were preferred more often than
+    not. right: the right ones."""
     found = []
     for transcript, marks in zip(transcripts, all_marks(transcripts, task), strict=True):
         worth: Mapping[TurnId, float] = marks
@@ -265,18 +279,17 @@ def best_solutions(
         top = max(worth.values(), default=0.0)
         best = [t for t in transcript.turns if t.ok and top > 0 and worth.get(t.id) == top]
         if best:
-            found.append((transcript, [_alone(transcript, turn) for turn in best]))
+            found.append((transcript, [_alone(transcript, turn, sections) for turn in best]))
     return found
 
 
-def _alone(transcript: Transcript, turn: Turn) -> str:
+def _alone(transcript: Transcript, turn: Turn, sections: Sequence[str]) -> str:
     """A solution as it would have been given alone, with nothing said about others."""
-    if not turn.seen:
+    if not turn.seen and transcript.protocol.slots[turn.slot].sections == tuple(sections):
         return turn.text
-    slot = transcript.protocol.slots[turn.slot]
     bodies = [
         (name, turn.section(name) if name == "solution" else "NO" if name == "consensus" else "N/A")
-        for name in slot.sections
+        for name in sections
     ]
     return "".join(f"<{name}>{body}</{name}>" for name, body in bodies)
 
@@ -320,9 +333,9 @@ def _drills(chat: ChatFormat, task: Task, phase: Phase, seed: int) -> list[Datum
 def _page(chat: ChatFormat, head: IntArray, exercises: Sequence[Exercise]) -> Datum:
     """One example, in which the tokens that begin inside an answer are learned."""
     text, spans = "", []
-    for asked, answer, rest in exercises:
-        spans.append((len(text) + len(asked), len(text) + len(asked) + len(answer)))
-        text += asked + answer + rest
+    for before, answer, rest in exercises:
+        spans.append((len(text) + len(before), len(text) + len(before) + len(answer)))
+        text += before + answer + rest
     said = chat.reply(text, end=False)
     bounds = np.array(spans).flatten()
     # A place is inside an answer where an odd number of bounds lies at or before it.

@@ -71,9 +71,19 @@ def read_recipe(path: Path, settings: Sequence[str] = ()) -> Recipe:
     return _resolved(read_toml(path), f"{path}: ", path.parent, settings)
 
 
-def plain_recipe(settings: Sequence[str] = ()) -> Recipe:
-    """A recipe of defaults and of `key=value` settings."""
-    return _resolved({}, "", Path(), settings)
+def recipe_to_ask(path: Path | None, settings: Sequence[str], task: str | None) -> Recipe:
+    """The recipe of a file, or of defaults, for asking a model and not for training it: of stages
+    the last counts, and another task than its own has nothing of the settings of that."""
+    whole = read_toml(path) if path else {}
+    stages = whole.pop("stages", None)
+    if isinstance(stages, list) and stages and isinstance(stages[-1], dict):
+        whole["task"] = stages[-1].get("task", {})
+    own = whole.get("task", {})
+    if task is not None and isinstance(own, dict) and own.get("name", TaskSettings().name) != task:
+        whole["task"] = {}
+    changes = [f"task.name={task}"] if task is not None else []
+    where, folder = (f"{path}: ", path.parent) if path else ("", Path())
+    return _resolved(whole, where, folder, [*changes, *settings])
 
 
 def _resolved(

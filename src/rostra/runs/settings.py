@@ -407,6 +407,11 @@ class Recipe:
             raise ConfigError('phases: only loop = "warmstart" has them')
         if self.loop == "warmstart" and self.stages:
             raise ConfigError('stages: only loop = "selfplay" has them')
+        k = self.protocol.agents
+        plain = ("correct", "format", f"pass@{k}", f"avg@{k}", f"cons@{k}", f"vote@{k}")
+        for stage in self.stages:
+            if "/" not in stage.measure:
+                check_choice("stages: measure", stage.measure, plain)
         if self.bootstrap.guide and self.protocol.reward != "streams":
             raise ConfigError("bootstrap.guide: needs protocol.reward = streams, to pay judges by")
         if self.bootstrap.guide and not self.protocol.closing_ballot:
