@@ -46,6 +46,7 @@ bench: setup  ## Measure, and write bench/results/
 labs: setup  ## Run the experiments, and write labs/results/
 	$(BIN)/python labs/judge_signal.py
 	$(BIN)/python labs/selfplay.py
+	$(BIN)/python labs/around.py
 
 docs: setup  ## Write the page of commands and the picture
 	$(BIN)/python docs/commands.py
