@@ -3,7 +3,8 @@
 mixing         peer votes alone, mixed with 30% of correctness, and correctness alone
 curriculum     sums without a carry first, then all, against all from the start
 resampling     half of the questions from those still open, by agreement alone, against none
-bootstrapping  careless judges with a guide whose weight decays, against the same without one
+bootstrapping  careless judges and answers paid at once: with a guide whose weight decays, without
+               one, and judges first
 distillation   direct answers learned from the winners of debates the warm start had with itself,
                and from the right ones
 roles          the trained policy in every seat against the one it began as
@@ -20,10 +21,11 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
-from selfplay import finish, mean_interval
+from selfplay import base_of, bases, finish, mean_interval, passing
 
 from rostra.cli.subject import recipe_of
 from rostra.evals.answering import answer_many
@@ -37,7 +39,6 @@ from rostra.runs.recipe import find_recipe, read_recipe, to_toml
 HERE = Path(__file__).parent
 RUNS = HERE / "runs" / "around"
 SELFPLAY = HERE / "runs" / "selfplay"
-SEEDS = (0, 1, 2)
 
 MEASURES = {
     "sampled": "eval/direct/sampled",
@@ -48,6 +49,12 @@ MEASURES = {
 }
 Found = dict[str, dict[str, list[float]]]
 """By arm and measure: one number for each seed."""
+
+
+@cache
+def seeds() -> tuple[int, ...]:
+    """Those of the self-play lab, made now if it was not run before."""
+    return tuple(passing(bases(SELFPLAY, 3)))
 
 
 def main() -> None:
@@ -125,7 +132,7 @@ def mixing() -> Found:
                 play(f"truth-{share}", seed, [f"rewards.truth={share}"])
                 if share
                 else SELFPLAY / f"peer-v2-{seed}"
-                for seed in SEEDS
+                for seed in seeds()
             ]
         )
         for arm, share in arms.items()
@@ -134,7 +141,7 @@ def mixing() -> Found:
 
 STAGES = """
 [[stages]]
-steps = 10
+steps = 16
 threshold = 0.9
 window = 3
 
@@ -152,9 +159,9 @@ name = "sums"
 
 
 def curriculum() -> Found:
-    seeds = SEEDS[:2]
+    two = seeds()[:2]
     staged = []
-    for seed in seeds:
+    for seed in two:
         folder = RUNS / f"staged-{seed}"
         begin = f"model.start={SELFPLAY / f'warm-sums-{seed}'}"
         recipe = variant("peer-v2-sums", "staged", STAGES)
@@ -162,7 +169,7 @@ def curriculum() -> Found:
         staged.append(folder)
     found = {
         "sums without a carry first": ends(staged),
-        "all from the start": ends([SELFPLAY / f"peer-v2-{seed}" for seed in seeds]),
+        "all from the start": ends([SELFPLAY / f"peer-v2-{seed}" for seed in two]),
     }
     # The first evaluation of the staged runs is of the first stage's questions.
     first = found["sums without a carry first"]
@@ -176,60 +183,46 @@ def curriculum() -> Found:
 
 def resampling() -> Found:
     found: Found = {}
-    seeds = SEEDS[:2]
+    two = seeds()[:2]
     for arm, folders in (
-        ("half from open questions", [play("open", s, ["resample=0.5"]) for s in seeds]),
-        ("in order", [SELFPLAY / f"peer-v2-{seed}" for seed in seeds]),
+        ("half from open questions", [play("open", s, ["resample=0.5"]) for s in two]),
+        ("in order", [SELFPLAY / f"peer-v2-{seed}" for seed in two]),
     ):
         mixed = [
-            float(np.mean([row["env/all/by_group/frac_mixed"] for row in rows(f, "train")[10:]]))
+            float(np.mean([row["env/all/by_group/frac_mixed"] for row in rows(f, "train")[12:]]))
             for f in folders
         ]
-        found[arm] = {"groups with a signal from step 11": mixed, **ends(folders)}
+        found[arm] = {"groups with a signal from step 13": mixed, **ends(folders)}
     return found
 
 
-WEAK = """
-[[phases]]
-steps = 280
-debates = 5
-learning_rate = 1.5e-3
-forgets = 0.85
-slips = 0.25
-malformed = 0.4
-spoilt = 0.05
-misjudges = 0.7
-doubts = 0.02
-"""
-
-
 def bootstrapping() -> Found:
-    base = SELFPLAY / "base-sums"
-    recipe = variant("warm-sums", "weak", WEAK)
-    for seed in SEEDS:
-        weak = f"folder={RUNS / f'weak-{seed}'}"
-        finish(recipe, [weak, f"seed={seed}", f"model.start={base}"])
-    guide = [f"bootstrap.guide={base}", "bootstrap.weight=1.0", "bootstrap.until=20"]
-    arms = {"with a guide": ("guided", guide), "without": ("unguided", [])}
-    return {
-        arm: ends([play(name, s, settings, RUNS / f"weak-{s}") for s in SEEDS])
-        for arm, (name, settings) in arms.items()
-    }
+    found: Found = {"judges first": ends([SELFPLAY / f"peer-v2-{seed}" for seed in seeds()])}
+    for arm, name, weight in (("at once, a guide", "guided", 1.0), ("at once", "unguided", 0.0)):
+        folders = []
+        for seed in seeds():
+            settings = ["rewards.judge_first=0"]
+            if weight:
+                guide = f"bootstrap.guide={base_of(SELFPLAY, seed)}"
+                settings += [guide, f"bootstrap.weight={weight}", "bootstrap.until=16"]
+            folders.append(play(name, seed, settings))
+        found[arm] = ends(folders)
+    return found
 
 
 def distillation() -> Found:
     """Debates of the warm start with itself about training questions; then direct answers."""
-    seeds = SEEDS[:2]
+    two = seeds()[:2]
     found: Found = {"before": {}}
-    for seed in seeds:
+    for seed in two:
         debates(seed)
-    starts = [rows(SELFPLAY / f"peer-v2-{seed}", "eval")[0] for seed in seeds]
+    starts = [rows(SELFPLAY / f"peer-v2-{seed}", "eval")[0] for seed in two]
     # Which modes were wrong is another question after every warm start.
     measures = {name: key for name, key in MEASURES.items() if "mode" not in name}
     found["before"] = {name: [row[key] for row in starts] for name, key in measures.items()}
     for choose in ("winners", "right", "all"):
         folders = []
-        for seed in seeds:
+        for seed in two:
             phase = (
                 f'\n[[phases]]\nkind = "stored"\nsteps = 80\ndebates = 24\nlearning_rate = 3e-4\n'
                 f'streams = ["gen"]\nchoose = "{choose}"\npath = "{debates(seed)}"\n'
@@ -282,7 +275,7 @@ def roles() -> Found:
     found: Found = {}
     for arm, name in (("after self-play", "peer-v2"), ("before", "warm-sums")):
         values = []
-        for seed in SEEDS:
+        for seed in seeds():
             run, other = SELFPLAY / f"{name}-{seed}", SELFPLAY / f"warm-sums-{seed}"
             place = RUNS / f"roles-{name}-{seed}"
             values.append(asyncio.run(examined(run, place, "roles", 135, "test", other)))
@@ -306,7 +299,7 @@ def adaptive() -> Found:
         "plurality, more rounds and seats": {"choose": "plurality", "adaptive": True},
     }
     for arm, settings in arms.items():
-        seen = [asyncio.run(answered(seed, settings)) for seed in SEEDS]
+        seen = [asyncio.run(answered(seed, settings)) for seed in seeds()]
         found[arm] = {name: [one[name] for one in seen] for name in seen[0]}
     return found
 

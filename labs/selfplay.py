@@ -1,9 +1,10 @@
 """Does a policy get better from its peers' votes alone? Self-play in the world of sums.
 
-One base model for each generation; from it, for every seed, a warm start, and from that self-play
-by peer-v2, by its two controls (coin: the direction of every vote is a coin flip; plurality:
+For every seed a base model, from it a warm start for each generation, and from that self-play by
+peer-v2, by its two controls (coin: the direction of every vote is a coin flip; plurality:
 solutions are paid for being common), and by peer-v1 with both of its rewards. Everything is
-measured on held-out questions, before and after.
+measured on held-out questions, before and after. A base model that cannot judge learns for longer,
+and one that still cannot is not used: seeds go up until enough of them can, and all are reported.
 
     python labs/selfplay.py            # runs what is missing, writes labs/results/selfplay.*
     python labs/selfplay.py --seeds 5
@@ -24,6 +25,8 @@ from rostra.runs.folder import read_lines
 from rostra.runs.recipe import find_recipe, read_recipe
 
 HERE = Path(__file__).parent
+GATE = 0.8
+"""Of votes on prepared answers, the share that a base model must get right."""
 ENDS = ("before", "after")
 ARMS = {
     "peer-v2": ("warm-sums", "peer-v2-sums", []),
@@ -32,6 +35,7 @@ ARMS = {
     "peer-v1 win_rate": ("warm-sums-v1", "peer-v1-sums", ["protocol.reward=win_rate"]),
     "peer-v1 win_minus_loss": ("warm-sums-v1", "peer-v1-sums", ["protocol.reward=win_minus_loss"]),
 }
+PREPARED = "votes right, prepared answers"
 ROWS = {
     "sampled": "eval/direct/sampled",
     "greedy": "eval/direct/greedy",
@@ -42,7 +46,7 @@ ROWS = {
     "pass@5": "eval/direct/pass@5",
     "cons@5": "eval/direct/cons@5",
     "votes right": "eval/debate/vote_truth_accuracy",
-    "votes right, prepared answers": "eval/prepared/vote_truth_accuracy",
+    PREPARED: "eval/prepared/vote_truth_accuracy",
     "judge against truth": "eval/debate/judge_truth",
     "ties on equal answers": "eval/debate/ties_on_equal",
     "lower index wins": "eval/debate/lower_index_wins",
@@ -57,25 +61,73 @@ def main() -> None:
     options.add_argument("--only", default="", help="run arms whose name has this, write nothing")
     options.add_argument("--runs", type=Path, default=HERE / "runs" / "selfplay")
     given = options.parse_args()
-    base = f"{given.runs}/base-sums"
-    finish("base-sums", [f"folder={base}"])
-    finish("base-sums-v1", [f"folder={base}-v1", f"model.start={base}"])
+    tried = bases(given.runs, given.seeds)
+    seeds = passing(tried)
     chosen = {arm: parts for arm, parts in ARMS.items() if given.only in arm}
     for arm, (warm, recipe, settings) in chosen.items():
-        for seed in range(given.seeds):
+        for seed in seeds:
             start, own = given.runs / f"{warm}-{seed}", place(given.runs, arm, seed)
-            begin = f"model.start={given.runs / warm.replace('warm', 'base')}"
-            finish(warm, [f"folder={start}", f"seed={seed}", begin])
+            first = given.runs / f"base-sums-v1-{seed}"
+            base = first if warm.endswith("v1") else base_of(given.runs, seed)
+            finish(warm, [f"folder={start}", f"seed={seed}", f"model.start={base}"])
             finish(recipe, [f"folder={own}", f"seed={seed}", f"model.start={start}", *settings])
     if given.only:
         return
-    found: dict[str, list[dict]] = {arm: [] for arm in ARMS}
-    for arm in ARMS:
-        for seed in range(given.seeds):
-            folder = place(given.runs, arm, seed)
-            found[arm].append({"seed": seed, **result(folder)})
-    write(found)
-    print(table(found), contrasts(found), sep="\n")
+    found: dict[str, list[dict]] = {
+        arm: [{"seed": seed, **result(place(given.runs, arm, seed))} for seed in seeds]
+        for arm in ARMS
+    }
+    write(found, tried)
+    print(table(found), contrasts(found), gated(tried), sep="\n")
+
+
+Tried = dict[int, dict[str, float]]
+"""By seed: the votes on prepared answers that its base models got right."""
+
+
+def bases(runs: Path, wanted: int) -> Tried:
+    """Base models of one seed after the other, until as many as wanted can judge."""
+    tried: Tried = {}
+    while len(passing(tried)) < wanted:
+        seed = len(tried)
+        base = Path(f"{runs}/base-sums-{seed}")
+        finish("base-sums", [f"folder={base}", f"seed={seed}"])
+        tried[seed] = {"base": judges(base)}
+        if tried[seed]["base"] < GATE:
+            longer = Path(f"{runs}/base-sums-longer-{seed}")
+            begin = f"model.start={base}"
+            finish("base-sums-longer", [f"folder={longer}", f"seed={seed}", begin])
+            base = longer
+            tried[seed]["longer"] = judges(base)
+        if judges(base) >= GATE:
+            first = Path(f"{runs}/base-sums-v1-{seed}")
+            finish("base-sums-v1", [f"folder={first}", f"seed={seed}", f"model.start={base}"])
+            tried[seed]["for peer-v1"] = judges(first)
+    return tried
+
+
+def passing(tried: Tried) -> list[int]:
+    """The seeds whose base models for both generations can judge."""
+    return [seed for seed, found in tried.items() if found.get("for peer-v1", 0.0) >= GATE]
+
+
+def base_of(runs: Path, seed: int) -> Path:
+    """The base model of peer-v2 that is used."""
+    longer = runs / f"base-sums-longer-{seed}"
+    return longer if longer.exists() else runs / f"base-sums-{seed}"
+
+
+def judges(folder: Path) -> float:
+    evals = [line for line in read_lines(folder / "metrics.jsonl") if line["kind"] == "eval"]
+    return float(evals[-1][ROWS[PREPARED]])
+
+
+def gated(tried: Tried) -> str:
+    lines = [f"\nbase models: votes on prepared answers that were right; from {GATE} on it is used"]
+    for seed, found in tried.items():
+        each = ", ".join(f"{name} {value:.3f}" for name, value in found.items())
+        lines.append(f"  seed {seed}: {each}{'' if seed in passing(tried) else ' (not used)'}")
+    return "\n".join(lines)
 
 
 def place(runs: Path, arm: str, seed: int) -> Path:
@@ -167,11 +219,12 @@ def contrasts(found: dict[str, list[dict]]) -> str:
     return "\n".join(lines)
 
 
-def write(found: dict[str, list[dict]]) -> None:
+def write(found: dict[str, list[dict]], tried: Tried) -> None:
     results = HERE / "results"
     results.mkdir(exist_ok=True)
-    (results / "selfplay.json").write_text(json.dumps(found, indent=1) + "\n")
-    text = f"{table(found)}\n{contrasts(found)}\n".lstrip()
+    data = {**found, "bases": tried}
+    (results / "selfplay.json").write_text(json.dumps(data, indent=1) + "\n")
+    text = f"{table(found)}\n{contrasts(found)}\n{gated(tried)}\n".lstrip()
     (results / "selfplay.txt").write_text(text)
     plot(found, results / "selfplay.png")
 
@@ -180,7 +233,7 @@ def plot(found: dict[str, list[dict]], target: Path) -> None:
     """One panel for each measure, one line for each seed, one colour for each arm."""
     from matplotlib.figure import Figure
 
-    rows = ("sampled", "greedy", "greedy, carry", "format", "votes right", "lower index wins")
+    rows = ("sampled", "greedy", "greedy, mode was wrong", "format", "votes right", PREPARED)
     colours = ("#0072B2", "#999999", "#E69F00", "#009E73", "#CC79A7")
     figure = Figure(figsize=(12, 6.5), layout="constrained")
     for row, axes in zip(rows, figure.subplots(2, 3).flat, strict=True):

@@ -94,19 +94,56 @@ def letters(table: dict[int, str]) -> Callable[[int, int], str]:
 def test_the_answer_is_the_last_line(debate: Run) -> None:
     done = debate("--seed", 3)
     assert (done.code, done.err) == (0, "")
-    assert done.last == "Answer: 408 (5 of 5 agents, after 3 rounds)"
+    assert done.last == "Answer: 408 (5 of 5 agents, after 1 round)"
     assert done.out.splitlines()[-2] == ""
     assert done.out.count("Answer: ") == 1
 
 
-def test_without_a_wish_to_stop_all_rounds_and_the_ballot_are_played(
-    debate: Run, says: Says
+def test_a_debate_ends_when_all_agents_agree(debate: Run, says: Says) -> None:
+    says(letters({5: "aaaaa"}))
+    for options in ([], ["--protocol", "peer-v2"], ["--rounds", 5]):
+        done = debate(*options)
+        assert "Ended after 1 round: the answers agree." in done.out
+        assert done.last == "Answer: a (5 of 5 agents, after 1 round)"
+    says(letters({5: "aaaab"}))
+    assert debate().last == "Answer: a (4 of 5 agents, after 3 rounds)"
+
+
+def wish(share: str, folder: Path) -> list[list[object]]:
+    """All the ways to say when to stop."""
+    file = folder / "rules.toml"
+    file.write_text(f"[protocol]\nstop_on_agreement = {share}\n")
+    return [["--stop-on-agreement", share], ["--set", f"stop_on_agreement={share}"],
+            ["--config", file]]  # fmt: skip
+
+
+def test_with_a_share_of_nothing_all_rounds_and_the_ballot_are_played(
+    debate: Run, says: Says, tmp_path: Path
 ) -> None:
     says(letters({5: "aaaaa"}))
-    done = debate()
-    assert "Ended after 3 rounds: all rounds were played." in done.out
-    assert done.out.count(", ballot\n") == 5
-    assert done.last == "Answer: a (5 of 5 agents, after 3 rounds)"
+    for options in wish("0", tmp_path):
+        done = debate(*options)
+        assert "Ended after 3 rounds: all rounds were played." in done.out
+        assert done.out.count(", ballot\n") == 5
+        assert done.last == "Answer: a (5 of 5 agents, after 3 rounds)"
+
+
+def test_an_adaptive_debate_that_never_stops_is_refused(debate: Run, tmp_path: Path) -> None:
+    for options in wish("0", tmp_path):
+        done = debate("--adaptive", *options)
+        assert (done.code, done.out) == (2, "")
+        assert "stop_on_agreement = 0: an adaptive debate goes on until agents agree" in done.err
+
+
+def test_a_file_that_is_silent_about_the_end_changes_nothing(
+    debate: Run, says: Says, tmp_path: Path
+) -> None:
+    says(letters({5: "aaaaa"}))
+    file = tmp_path / "rules.toml"
+    file.write_text("[protocol]\nrounds = 2\n")
+    assert debate("--config", file).last == "Answer: a (5 of 5 agents, after 1 round)"
+    file.write_text("")
+    assert debate("--config", file).last == "Answer: a (5 of 5 agents, after 1 round)"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +204,7 @@ def test_quiet_prints_the_answer_and_nothing_else(debate: Run, tmp_path: Path) -
     done = debate("--quiet", "--seed", 3, "--out", file)
     assert (done.code, done.out, done.err) == (0, "408\n", "")
     shown = debate(file, command="show")
-    assert shown.last == "Answer: 408 (5 of 5 agents, after 3 rounds)"
+    assert shown.last == "Answer: 408 (5 of 5 agents, after 1 round)"
 
 
 def test_quiet_without_an_answer_fails_with_a_sentence(debate: Run, says: Says) -> None:

@@ -102,7 +102,7 @@ def kept(rostra: Run, tmp_path: Path) -> Path:
 
 
 def test_a_debate_in_a_pipe_is_plain_lines_with_votes_and_rewards() -> None:
-    done = process("debate", ASK, "--seed", 3)
+    done = process("debate", ASK, "--seed", 3, "--stop-on-agreement", 0)
     assert (done.returncode, done.stderr) == (0, b"")
     text = done.stdout.decode()
     assert "\x1b" not in text
@@ -162,7 +162,7 @@ def test_a_kept_debate_scored_by_its_own_rules_has_the_same_numbers(
     rostra: Run, tmp_path: Path
 ) -> None:
     path = tmp_path / "debate.json"
-    debate = rostra("debate", ASK, "--seed", 3, "--out", path)
+    debate = rostra("debate", ASK, "--seed", 3, "--stop-on-agreement", 0, "--out", path)
     again = rostra("rescore", path)
     assert again.code == 0
     place, _, tables = again.out.partition("\n")

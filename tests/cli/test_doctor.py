@@ -91,6 +91,25 @@ def test_a_failed_check_is_exit_code_one_with_the_list_on_standard_output(place:
     assert "rostra:" not in done.stderr
 
 
+def test_a_curriculum_is_told_that_its_first_stage_is_checked_alone(place: Path) -> None:
+    stages = '[[stages]]\n[stages.task]\nname = "sums"\n[[stages]]\n[stages.task]\nname = "shop"\n'
+    (place / "small.toml").write_text(RECIPE + stages)
+    done = doctor("small.toml", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert (
+        "\nunknown  stages          only number 1 of 2 was checked (sums > shop)\n" in done.stdout
+    )
+    assert done.stdout.endswith("\n\nready (unknown: stages)\n")
+    later = doctor("small.toml", "--stage", 2, "--questions", 6, cwd=place)
+    assert "only number 2 of 2 was checked" in later.stdout
+    assert "of 30 sampled answers right" in later.stdout
+    assert solved(later.stdout) != solved(doctor("small.toml", "--questions", 6, cwd=place).stdout)
+
+
+def solved(text: str) -> str:
+    return next(line for line in text.splitlines() if " solves " in line)
+
+
 def test_other_warnings_of_the_rules_are_on_standard_error(place: Path) -> None:
     done = doctor("small.toml", "rounds=2", "closing_ballot=false", cwd=place)
     assert done.stderr.startswith("warning: closing_ballot = false: ")
@@ -128,6 +147,7 @@ def test_the_checks_can_be_kept_as_json(place: Path) -> None:
         (["small.toml", "model.start=x"], "no weights to begin with"),
         (["peer-v2-sums", "model.start=nowhere"], "model.start: nowhere holds no weights"),
         (["small.toml", "--questions", "0"], "--questions"),
+        (["small.toml", "--stage", "2"], "--stage 2: small.toml has no stages"),
         (["small.toml", "--json", "small.toml/x"], "cannot be written"),
         (["small.toml", "--json", "."], "is a folder"),
         (["warm-sums"], "warm-sums: a warm start learns from a teacher"),

@@ -9,9 +9,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from rostra.cli import eval as eval_
 from rostra.cli.tables import fitted
+from rostra.debate.state import State
+from rostra.debate.views import View
+from rostra.errors import EngineError
+from rostra.evals.store import EvalFolder
+from rostra.players.player import Player, Reply
+from rostra.players.scripted import ScriptedPlayer
+from tests.playing import answer
 
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
 
@@ -42,6 +51,10 @@ def test_all_four_modes_are_in_one_table_with_intervals_and_tokens(tmp_path: Pat
     results = json.loads((tmp_path / "one" / "results.json").read_text())
     debate, vote = results["debate"], results["vote"]
     assert vote["tokens"]["mean"] == pytest.approx(debate["tokens"]["mean"], rel=0.2)
+    # One answer costs less than a fifth of a debate of five who speak more than once.
+    assert 0 < results["direct"]["tokens"]["mean"] < debate["tokens"]["mean"] / 5
+    assert results["roles"]["tokens"]["mean"] == pytest.approx(debate["tokens"]["mean"], rel=0.2)
+    assert {results[mode]["asked"] for mode in results} == {12}
     assert 0 < debate["accuracy"]["low"] <= debate["accuracy"]["mean"] <= debate["accuracy"]["high"]
     assert "a vote on the first answers" in done.stdout
     page = (tmp_path / "one" / "report.html").read_text()
@@ -76,6 +89,56 @@ def test_a_second_run_is_refused_and_resuming_plays_nothing_again(tmp_path: Path
     assert "seed: 0 -> 3" in other.stderr
 
 
+def test_resuming_without_modes_goes_on_with_those_that_were_asked_for(tmp_path: Path) -> None:
+    assert scripted(tmp_path, "--mode", "direct", "--mode", "roles").returncode == 0
+    before = (tmp_path / "one" / "results.json").read_bytes()
+    again = scripted(tmp_path, "--resume")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "one" / "results.json").read_bytes() == before
+    assert not (tmp_path / "one" / "transcripts" / "debate.jsonl.zst").exists()
+    file = tmp_path / "one" / "eval.json"
+    said = {key: value for key, value in json.loads(file.read_text()).items() if key != "modes"}
+    file.write_text(json.dumps(said))
+    edited = scripted(tmp_path, "--resume")
+    assert edited.returncode == 2
+    assert "names no modes" in edited.stderr
+    assert "Traceback" not in edited.stderr
+
+
+def test_questions_that_failed_are_counted_and_results_are_written_under_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Moody:
+        async def speak(self, state: State, view: View) -> Reply:
+            if int(state.question.id[-1]) % 2:
+                raise EngineError("the plug was pulled")
+            return await ScriptedPlayer(answer).speak(state, view)
+
+    async def player(*_: object) -> Player:
+        return Moody()
+
+    locked = []
+    write = EvalFolder.write
+
+    def watched(folder: EvalFolder, *results: object) -> None:
+        locked.append(folder._lock is not None)
+        write(folder, *results)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(eval_, "_player", player)
+    monkeypatch.setattr(EvalFolder, "write", watched)
+    words = ["scripted", "--task", "sums", "--questions", "8", "--out", str(tmp_path / "one")]
+    done = CliRunner().invoke(eval_.command, [*words, "--mode", "debate"])
+    assert done.exit_code == 0, done.output
+    assert locked == [True]
+    found = json.loads((tmp_path / "one" / "results.json").read_text())["debate"]
+    assert found["asked"] == 8
+    assert 0 < found["failed"] < 8
+    assert found["questions"] == 8 - found["failed"]
+    said = f"debate: {found['failed']} of 8 questions failed: EngineError: the plug was pulled"
+    assert said in done.output
+    assert said in (tmp_path / "one" / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -83,6 +146,9 @@ def test_a_second_run_is_refused_and_resuming_plays_nothing_again(tmp_path: Path
         (("--step", "3"), "is no run"),
         (("--mode", "roles", "--opponent", "start"), "began with nothing"),
         (("--price", "cheap"), "two numbers with a comma"),
+        (("--price=-1,2",), "not below 0"),
+        (("--price", "nan,1"), "not below 0"),
+        (("--price", "0.1,inf"), "not below 0"),
         (("--part", "validation"), "task sums has no such questions"),
         (("protocol.agent=3",), "did you mean"),
         (("--recipe", "peer-v2-sum"), "did you mean"),
@@ -132,3 +198,26 @@ def test_writing_without_right_answers_needs_a_judge(tmp_path: Path) -> None:
     roles = ("--mode", "roles", "--opponent", "scripted")
     done = rostra("eval", "scripted", *task, *roles, "--judge", "scripted", cwd=tmp_path)
     assert "neither the policy nor its opponent" in done.stderr
+    judges = ("--judge", "toy", "--judge", "scripted")
+    done = rostra("eval", "scripted", *task, *roles, *judges, cwd=tmp_path)
+    assert "neither the policy nor its opponent" in done.stderr
+    done = rostra("eval", "scripted", *task, *roles, *["--judge", "toy"] * 2, cwd=tmp_path)
+    assert "a model is there twice" in done.stderr
+
+
+def test_every_judge_that_is_named_has_a_seat(tmp_path: Path) -> None:
+    (tmp_path / "w.jsonl").write_text(
+        "".join(json.dumps({"prompt": f"Write about {i}."}) + "\n" for i in range(4))
+    )
+    words = ["eval", "scripted", "protocol.max_tokens=8", "--task", "longwriter", "--path"]
+    words += ["w.jsonl", "--part", "train", "--questions", "2", "--mode", "roles", "--opponent"]
+    words += ["scripted", "--judge", "toy", "--judge", "toy-sums", "--out", "one"]
+    done = rostra(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    asked = json.loads((tmp_path / "one" / "eval.json").read_text())
+    assert asked["judge"] == ["toy", "toy-sums"]
+    assert list(asked["weights"]) == ["policy", "opponent", "judge", "judge 2"]
+    for transcript in EvalFolder(tmp_path / "one", {}).known("roles").values():
+        assert [seat.role for seat in transcript.protocol.seats[2:]] == ["judge"] * 2
+    other = rostra(*words[:-4], "--out", "one", "--resume", cwd=tmp_path)
+    assert 'judge: ["toy", "toy-sums"] -> "toy"' in other.stderr

@@ -115,6 +115,18 @@ def test_what_is_misspelt_gets_a_suggestion(tmp_path: Path) -> None:
     assert "limit: input should be a valid integer" in said("sums", "limit=many")
 
 
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (["path=a", "path.x=1"], "path.x: path = 'a' was given, which has no keys"),
+        (["fields=3", "fields.prompt=q"], "fields.prompt: fields = 3 was given, which has no keys"),
+        (["path=a", "fields.prompt=q", "fields=3"], "fields: input should be"),
+    ],
+)
+def test_a_value_with_keys_below_it_is_one_line(settings: list[str], complaint: str) -> None:
+    assert complaint in said("jsonl", *settings)
+
+
 def test_what_is_missing_or_broken_is_one_line(tmp_path: Path) -> None:
     assert "no such file or folder" in said("gsm8k", "--path", str(tmp_path / "nowhere"))
     (tmp_path / "train.jsonl").write_text('{"question": "?", "answer": "#### 1"}\n{"question"')

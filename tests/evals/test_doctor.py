@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from rostra.debate.peer import PeerRules, peer_v1
 from rostra.engines.scripted import Prompt, Script, ScriptedEngine
 from rostra.errors import EngineError
-from rostra.evals.doctor import Check, Diagnosis, Share, diagnose, pass_at
+from rostra.evals.checks import Check, Diagnosis, Share
+from rostra.evals.doctor import diagnose, pass_at, votes_check
 from rostra.evals.sample import Memory, memory_of, size
 from rostra.players.player import Player
 from rostra.players.rehearsal import rehearsal
 from rostra.players.spoken import SpokenPlayer
 from rostra.players.sums import Carelessness, SumsTeacher
-from rostra.runs.settings import Recipe, RewardSettings, TrainSettings
+from rostra.runs.settings import Recipe, RewardSettings, Stage, TaskSettings, TrainSettings
 from rostra.tasks.sums import sums
 from rostra.tasks.task import Task
 
@@ -130,12 +131,46 @@ def test_judges_who_prefer_what_is_wrong_fail(tmp_path: Path) -> None:
     assert check(bad, "prepared votes").numbers["high"] < 0.5
 
 
-def test_judges_who_flip_a_coin_are_unknown_and_more_should_be_played(tmp_path: Path) -> None:
+def test_judges_who_flip_a_coin_fail_where_enough_was_seen() -> None:
+    """As many debates with one right and one wrong vote as with two of either."""
+    for debates, status in ((4, "unknown"), (100, "fail"), (500, "fail")):
+        check = judged([(1, 2)] * (debates // 2) + [(2, 2), (0, 2)] * (debates // 4))
+        assert check.numbers["share"] == 0.5
+        assert check.status == status
+        assert bool(check.try_)
+    assert "which is no better than a coin" in check.saw
+    assert "Warm start with comparisons" in check.try_
+    assert Diagnosis((check,)).verdict.startswith("not ready: own votes: 50% [4")
+
+
+@pytest.mark.parametrize(
+    ("right", "status"),
+    [(300, "fail"), (470, "fail"), (500, "fail"), (501, "thin"), (560, "pass"), (900, "pass")],
+)
+def test_a_thousand_votes_tell_a_judge_from_a_coin(right: int, status: str) -> None:
+    check = judged([(1, 1)] * right + [(0, 1)] * (1000 - right))
+    assert (check.status, check.numbers["n"]) == (status, 1000)
+    assert ("Play more" in check.try_) == (status == "thin")
+
+
+def judged(rows: Sequence[tuple[int, int]]) -> Check:
+    return votes_check("own votes", Share.of(rows))
+
+
+def test_judges_who_flip_a_coin_are_the_reason(tmp_path: Path) -> None:
     coin = found(rehearsal(judgement=0.5), tmp_path)
     votes = check(coin, "own votes")
-    assert (votes.status, votes.try_) == ("unknown", "Play more: --questions.")
-    assert votes.numbers["low"] <= 0.5 <= votes.numbers["high"]
-    assert coin.verdict == "ready (unknown: own votes, prepared votes)"
+    assert coin.main is votes and "which is no better than a coin" in coin.verdict
+    assert votes.numbers["low"] <= 0.5 <= votes.numbers["high"] < 0.6
+    assert statuses(coin)["prepared votes"] == "fail"
+
+
+def test_a_few_judges_who_may_flip_a_coin_are_unknown_and_more_should_be_played(
+    tmp_path: Path,
+) -> None:
+    few = check(found(rehearsal(judgement=0.5), tmp_path, questions=6), "prepared votes")
+    assert (few.status, few.try_) == ("unknown", "Play more: --questions.")
+    assert few.numbers["low"] <= 0.5 and few.numbers["high"] >= 0.6
 
 
 def test_a_few_right_votes_prove_nothing(tmp_path: Path) -> None:
@@ -360,6 +395,17 @@ def test_memory_is_told_where_the_machine_tells_it(tmp_path: Path) -> None:
     assert isinstance(memory, Memory)
     assert memory.held > 1e6 and memory.free > 0 and memory.more == 0
     assert (size(2.5e9), size(3e6)) == ("2.5 GB", "3.0 MB")
+
+
+def test_a_curriculum_says_that_its_first_stage_alone_was_checked(tmp_path: Path) -> None:
+    later = Stage(TaskSettings("shop"))
+    done = found(rehearsal(), tmp_path, replace(recipe(), stages=(Stage(), later, later)))
+    assert done.checks[-1].name == "stages"
+    assert done.checks[-1].saw == "only number 1 of 3 was checked (sums > shop > shop)"
+    assert "model.start" in done.checks[-1].try_
+    assert done.verdict == "ready (unknown: stages)"
+    lone = found(rehearsal(), tmp_path, replace(recipe(), stages=(later,)))
+    assert "stages" not in statuses(lone)
 
 
 # Verdicts

@@ -19,7 +19,7 @@ from rostra.debate.transcript import Transcript
 from rostra.debate.views import View
 from rostra.errors import ArenaError, ConfigError, DataError, EngineError
 from rostra.evals.accuracy import Row, summary
-from rostra.evals.modes import MODES, Examination, Mode, examine
+from rostra.evals.modes import MODES, Examination, Findings, Mode, Tally, examine
 from rostra.evals.store import EvalFolder, read_rows, read_settings
 from rostra.players.player import Player, Reply
 from rostra.players.scripted import ScriptedPlayer
@@ -69,12 +69,32 @@ def exam(**changes: Any) -> Examination:
     return Examination(**{"task": TASK, "questions": QUESTIONS, "rules": RULES} | changes)
 
 
+def examined(
+    mode: Mode, shelf: Any = None, players: Mapping[str, Player] | None = None, **changes: Any
+) -> Findings:
+    policy = ScriptedPlayer(line(learner))
+    given = players or {"policy": policy, "opponent": ScriptedPlayer(line(right))}
+    return asyncio.run(examine(mode, exam(**changes), given, shelf or Memory()))
+
+
 def run(
     mode: Mode, shelf: Any = None, players: Mapping[str, Player] | None = None, **changes: Any
 ) -> list[Row]:
-    policy = ScriptedPlayer(line(learner))
-    given = players or {"policy": policy, "opponent": ScriptedPlayer(line(right))}
-    return asyncio.run(examine(mode, exam(**changes), given, shelf or Memory())).rows
+    return examined(mode, shelf, players, **changes).rows
+
+
+class Moody:
+    """Fails at some questions, or at some seats of them."""
+
+    def __init__(self, *names: str, seat: int | None = None, text: str = "no") -> None:
+        self._names = names
+        self._seat = seat
+        self._text = text
+
+    async def speak(self, state: State, view: View) -> Reply:
+        if state.question.id in self._names and self._seat in (None, view.seat):
+            raise EngineError(self._text)
+        return await ScriptedPlayer(line(right)).speak(state, view)
 
 
 def test_direct_asks_every_opener_once() -> None:
@@ -134,21 +154,50 @@ def test_a_vote_without_debates_needs_a_budget() -> None:
     assert {row.measures["k"] for row in run("vote", budget=1)} == {1}
 
 
-def test_a_question_that_keeps_failing_is_left_out() -> None:
-    class Moody:
-        async def speak(self, state: State, view: View) -> Reply:
-            if state.question.id == "q3":
-                raise EngineError("no")
-            return await ScriptedPlayer(line(right)).speak(state, view)
-
+def test_a_question_that_keeps_failing_is_left_out_and_counted() -> None:
     shelf = Memory()
     for _ in range(2):  # the second time it is the only one that is missing
-        rows = run("debate", shelf, players={"policy": Moody()})
-        assert [row.question for row in rows] == ["q0", "q1", "q2", "q4", "q5"]
-    votes = run("vote", shelf, players={"policy": Moody()})
-    assert [row.question for row in votes] == ["q0", "q1", "q2", "q4", "q5"]
+        found = examined("debate", shelf, players={"policy": Moody("q3")})
+        assert [row.question for row in found.rows] == ["q0", "q1", "q2", "q4", "q5"]
+        assert found.tally == Tally(6, 1, "EngineError: no")
+        assert found.tally.notes() == ["1 of 6 questions failed: EngineError: no"]
+    votes = examined("vote", shelf, players={"policy": Moody("q3")})
+    assert [row.question for row in votes.rows] == ["q0", "q1", "q2", "q4", "q5"]
+    assert votes.tally.notes() == [
+        "1 of 6 questions failed: their debates failed, so there are no tokens to spend"
+    ]
+    assert examined("debate", shelf).tally == Tally(6)
+    assert Tally(6).notes() == []
     with pytest.raises(ArenaError):
-        run("debate", Memory(), players={"policy": Moody()}, questions=[QUESTIONS[3]])
+        run("debate", Memory(), players={"policy": Moody("q3")}, questions=[QUESTIONS[3]])
+
+
+def test_an_error_is_told_in_one_line() -> None:
+    found = examined("debate", players={"policy": Moody("q3", text="line\n" * 100)})
+    error = found.tally.error or ""
+    assert error.startswith("EngineError: line line")
+    assert len(error) == 200 and "\n" not in error
+
+
+def test_a_question_counts_in_roles_where_the_policy_had_every_seat() -> None:
+    players = {"policy": Moody("q1", seat=2), "opponent": ScriptedPlayer(line(right))}
+    found = examined("roles", players=players)
+    assert [row.question for row in found.rows] == ["q0", "q2", "q3", "q4", "q5"]
+    assert {row.measures["k"] for row in found.rows} == {3}
+    assert (found.tally.asked, found.tally.failed) == (6, 1)
+    with pytest.raises(ArenaError, match="no question could be finished.*EngineError: no"):
+        examined("roles", players=players, questions=[QUESTIONS[1]])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_questions_without_a_known_answer_are_left_out_and_counted(mode: Mode) -> None:
+    unknown = [Question(f"u{i}", f"unknown {i}") for i in range(2)]
+    shelf = Memory()
+    found = examined(mode, shelf, questions=[*QUESTIONS, *unknown], budget=1)
+    assert [row.question for row in found.rows] == [q.id for q in QUESTIONS]
+    assert found.tally == Tally(6, ungraded=2)
+    assert found.measures["accuracy"] == examined(mode, budget=1).measures["accuracy"]
+    assert found.tally.notes() == ["2 of 8 questions have no known answer and were not asked."]
 
 
 # On disk
@@ -240,13 +289,14 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
     rows = run("debate", folder)
     with pytest.raises(DataError, match="has not ended"):
         read_rows(tmp_path / "e")
-    folder.write({"debate": rows}, {"debate": summary(rows)})
+    folder.write({"debate": rows}, {"debate": summary(rows)}, {"debate": Tally(7, 1, "why")})
     folder.close()
     found = read_rows(tmp_path / "e")["debate"]
     assert [found[row.question]["accuracy"] for row in rows] == [row.accuracy for row in rows]
     results = json.loads((tmp_path / "e" / "results.json").read_text())
     assert results["debate"]["accuracy"]["mean"] == pytest.approx(5 / 6)
-    assert results["debate"]["questions"] == 6
+    said = [results["debate"][name] for name in ("questions", "asked", "failed", "error")]
+    assert said == [6, 7, 1, "why"]
 
 
 def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
@@ -256,16 +306,22 @@ def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(tmp_path: Path) -
     whole = [*command, "--out", str(tmp_path / "whole")]
     assert subprocess.run(whole, capture_output=True, cwd=tmp_path).returncode == 0
     part = [*command, "--out", str(tmp_path / "part"), "--resume"]
-    for mode in ("debate", "roles"):
+    modes: tuple[Mode, ...] = ("debate", "vote", "roles")
+    for mode in modes:
         killed = subprocess.Popen(part, stdout=-3, stderr=-3, cwd=tmp_path)
         file = tmp_path / "part" / "transcripts" / f"{mode}.jsonl.zst"
+        deadline = time.monotonic() + 120
         while not (file.exists() and file.stat().st_size):
+            assert killed.poll() is None, f"it ended before mode {mode} had begun"
+            assert time.monotonic() < deadline, f"mode {mode} does not begin"
             time.sleep(0.005)
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        begun = len(EvalFolder(tmp_path / "part", {}).known(mode))
-        assert begun < {"debate": 16, "roles": 80}[mode]
-    assert subprocess.run(part, capture_output=True, cwd=tmp_path).returncode == 0
+        begun, all_ = (len(EvalFolder(tmp_path / n, {}).known(mode)) for n in ("part", "whole"))
+        assert begun < all_
+    # The folder knows which modes it was asked for.
+    words = [word for word in part if word not in ("--mode", "all")]
+    assert subprocess.run(words, capture_output=True, cwd=tmp_path).returncode == 0
     for name in ("rows.jsonl", "results.json"):
         assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert set(json.loads((tmp_path / "part" / "results.json").read_text())) == set(MODES)
@@ -308,8 +364,54 @@ def test_writing_is_judged_by_those_who_did_not_play() -> None:
     assert [row.accuracy for row in found.rows] == [1.0] * 8
     assert found.measures["win_rate"].mean == 1
     assert found.measures["length_difference"].mean == 20
-    assert found.measures["tokens"].mean > 0
+    # Of one debate; a question has two of them.
+    tokens = found.measures["tokens"].mean
+    assert tokens == found.measures["tokens_per_question"].mean / 2 > 0
     with pytest.raises(ConfigError, match="have no right answer; use mode roles"):
         asyncio.run(examine("direct", asked, players, Memory()))
     with pytest.raises(ConfigError, match="a judge that does not play"):
         asyncio.run(examine("roles", asked, {**players, "judge": players["policy"]}, Memory()))
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_writing_that_failed_in_one_order_is_left_out_in_both(order: int) -> None:
+    class Half:
+        async def speak(self, state: State, view: View) -> Reply:
+            policy = [seat.player for seat in state.protocol.seats].index("policy")
+            if state.question.id == "w1" and policy == order:
+                raise EngineError("no")
+            return await ScriptedPlayer(prefers("policy")).speak(state, view)
+
+    players = {
+        "policy": ScriptedPlayer(wordy(30)),
+        "opponent": ScriptedPlayer(wordy(10)),
+        "judge": Half(),
+    }
+    found = asyncio.run(examine("roles", Examination(WRITING, OPEN, RULES), players, Memory()))
+    assert [row.question for row in found.rows] == ["w0", *(f"w{i}" for i in range(2, 8))]
+    assert found.tally == Tally(8, 1, "EngineError: no")
+    with pytest.raises(ArenaError, match="in both orders.*EngineError: no"):
+        asked = Examination(WRITING, OPEN[1:2], RULES)
+        asyncio.run(examine("roles", asked, players, Memory()))
+
+
+def test_several_judges_have_a_seat_each_and_one_alone_fills_three() -> None:
+    players: dict[str, Player] = {
+        "policy": ScriptedPlayer(wordy(30)),
+        "opponent": ScriptedPlayer(wordy(10)),
+        "judge": ScriptedPlayer(prefers("policy")),
+    }
+    asked = Examination(WRITING, OPEN, RULES)
+    alone, several = Memory(), Memory()
+    asyncio.run(examine("roles", asked, players, alone))
+    assert {t.protocol.seats[-1].index for t in alone.kept["roles"].values()} == {4}
+    players["judge 2"] = ScriptedPlayer(prefers("opponent"))
+    found = asyncio.run(examine("roles", asked, players, several))
+    assert {t.protocol.seats[-1].index for t in several.kept["roles"].values()} == {3}
+    # The two never agree.
+    assert {row.accuracy for row in found.rows} == {0.5}
+    assert found.measures["agreement"].mean < 0
+    for player in ("policy", "opponent"):
+        with pytest.raises(ConfigError, match="a judge that does not play"):
+            plays = {**players, "judge 2": players[player]}
+            asyncio.run(examine("roles", asked, plays, Memory()))

@@ -194,7 +194,9 @@ def test_the_better_writer_wins_every_vote_of_a_judge_that_did_not_play():
     assert {row.verdict for row in rows} == {1}
     assert {(row.policy_words, row.opponent_words) for row in rows} == {(7, 2)}
     found = panel_summary(rows)
-    assert (found["win_rate"], found["win_rate/low"], found["win_rate/high"]) == (1, 1, 1)
+    assert (found["win_rate"], found["win_rate/high"]) == (1, 1)
+    # Four questions are no proof: Wilson's interval ends at 4 / (4 + 1.96^2).
+    assert found["win_rate/low"] == found["longer/low"] == pytest.approx(0.5101, abs=1e-4)
     assert found["agreement"] == 1
     assert found["first_shown_wins"] == 0.5
     assert found["length_difference"] == 5 and found["longer"] == 1
@@ -412,9 +414,7 @@ def test_a_question_that_fails_in_one_order_is_left_out_in_both(order: int):
 def test_a_judge_that_never_answers_is_an_error_that_says_why():
     with pytest.raises(ArenaError, match="EngineError: no reply"):
         compared(writer(GOOD), writer(BAD), Failing({"q0", "q1", "q2", "q3"}, 99))
-    with pytest.raises(
-        ArenaError, match="none of 1 questions .* both orders.*EngineError: no reply"
-    ):
+    with pytest.raises(ArenaError, match="no question .* both orders.*EngineError: no reply"):
         compared(writer(GOOD), writer(BAD), Failing({"q0"}, 99, order=1), questions(1))
 
 

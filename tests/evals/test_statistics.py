@@ -11,12 +11,14 @@ from rostra.evals.statistics import (
     EXACT,
     FLIPS,
     RESAMPLES,
+    Measure,
     interval,
     logistic,
     middle,
     paired,
     ratio_interval,
     redrawn,
+    share_interval,
     sigmoid,
 )
 
@@ -51,6 +53,34 @@ def test_the_interval_of_a_ratio_contains_it(wholes):
     low, high = ratio_interval(parts, wholes)
     assert 0 <= low < sum(parts) / sum(wholes) < high <= 1
     assert all(math.isnan(end) for end in ratio_interval([0.0], [0.0]))
+
+
+@pytest.mark.parametrize("n", [1, 2, 20])
+def test_shares_that_are_all_alike_leave_the_doubt_of_wilson(n):
+    doubt = 1.96**2 / (n + 1.96**2)
+    assert share_interval([0.0] * n) == (0, pytest.approx(doubt))
+    assert share_interval([1.0] * n) == (pytest.approx(1 - doubt), 1)
+    # However many votes there are on a question, it is one trial, and without votes none.
+    assert ratio_interval([4.0] * n + [0.0], [4.0] * n + [0.0]) == (pytest.approx(1 - doubt), 1)
+    assert ratio_interval([0.0] * n, [4.0] * n) == (0, pytest.approx(doubt))
+
+
+def test_shares_that_differ_are_resampled():
+    assert share_interval([0.0, 1.0, 1.0, 0.5]) == interval([0.0, 1.0, 1.0, 0.5])
+    assert share_interval([0.5] * 3) == (0.5, 0.5)
+    assert all(math.isnan(end) for end in share_interval([]))
+
+
+def test_numbers_that_are_no_shares_have_no_doubt_of_wilson():
+    assert Measure.of([1.0] * 20) == Measure(1, 1, 1)
+    assert Measure.of([0.0] * 20) == Measure(0, 0, 0)
+
+
+def test_never_and_always_are_not_certain():
+    assert Measure.share([0.0] * 20) == Measure(0.0, 0.0, pytest.approx(0.161, abs=1e-3))
+    assert Measure.share([1.0] * 20) == Measure(1.0, pytest.approx(0.839, abs=1e-3), 1.0)
+    assert Measure.share([1.0, math.nan]).low == Measure.share([1.0]).low
+    assert math.isnan(Measure.share([math.nan]).mean)
 
 
 def test_of_nothing_there_is_no_interval():

@@ -63,9 +63,11 @@ def malformed(seed: int = 0) -> Transcript:
     return play_peer(RULES, lambda state, view: MALFORMED, seed, ABOUT)
 
 
-def lesson(*transcripts: Transcript, rules: PeerRules = RULES, **rewards: object) -> Lesson:
+def lesson(
+    *transcripts: Transcript, rules: PeerRules = RULES, step: int = 0, **rewards: object
+) -> Lesson:
     recipe = Recipe(protocol=rules, rewards=RewardSettings(**rewards))  # type: ignore[arg-type]
-    return learn_from(transcripts, recipe, TASK, RoleBaseline())
+    return learn_from(transcripts, recipe, TASK, RoleBaseline(), step=step)
 
 
 def centred(rewards: Mapping[int, float]) -> dict[int, float]:
@@ -132,6 +134,12 @@ def test_streams_are_scaled_apart():
 def test_a_stream_that_weighs_nothing_teaches_nothing():
     played = debate()
     check(lesson(played, judge=0.0).data, played, centred(GEN), {})
+
+
+def test_judges_learn_first_and_solving_is_paid_from_then_on():
+    played = debate()
+    check(lesson(played, judge_first=2, step=1).data, played, {}, centred(JUDGE))
+    check(lesson(played, judge_first=2, step=2).data, played, centred(GEN), centred(JUDGE))
 
 
 def test_a_sum_is_not_divided_by_tokens():

@@ -255,6 +255,11 @@ def test_an_unknown_preset_is_refused_wherever_it_is_named(tmp_path: Path) -> No
         ("[alarms]\nstop_on = ['nois']", "stop_on"),
         ("[rewards]\ngen = -1.0", "gen = -1.0"),
         ("[rewards]\ntruth = 2.0", "truth = 2.0"),
+        ("[rewards]\njudge_first = -1", "judge_first = -1: must be at least 0"),
+        (
+            "[rewards]\njudge_first = 3\n[protocol]\nreward = 'win_rate'",
+            "rewards.judge_first: needs protocol.reward = streams",
+        ),
         ("[protocol]\nagents = 2", "[protocol] agents = 2"),
         ("[protocol]\nagents = true", "[protocol] agents = true: must be a whole number"),
         ("[protocol]\nrounds = 'x'", "[protocol] rounds"),

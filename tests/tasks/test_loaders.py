@@ -104,6 +104,28 @@ def test_a_folder_without_questions_is_named(tmp_path: Path) -> None:
         task("gsm8k", tmp_path / "nowhere")
 
 
+def test_a_file_for_validation_is_parted_where_no_file_is_for_training(tmp_path: Path) -> None:
+    write(tmp_path, "dev.jsonl", gsm(400))
+    assert sum(sizes(task("gsm8k", tmp_path))) == 400 and all(sizes(task("gsm8k", tmp_path)))
+    write(tmp_path, "test.jsonl", gsm(30, 500))
+    train, validation, test = sizes(task("gsm8k", tmp_path, limit=1000))
+    assert (train + validation, test) == (400, 30) and train > 300
+    write(tmp_path, "train.jsonl", gsm(20, 700))
+    assert sizes(task("gsm8k", tmp_path, limit=2000)) == (20, 400, 30)
+
+
+def test_a_file_for_testing_is_never_trained_on(tmp_path: Path) -> None:
+    write(tmp_path, "test.jsonl", gsm(50))
+    assert sizes(task("gsm8k", tmp_path)) == (0, 0, 50)
+
+
+def test_a_filter_that_leaves_no_training_does_not_open_validation(tmp_path: Path) -> None:
+    hard, easy = ({"problem": f"{n}?", "answer": "1", "level": n, "type": "?"} for n in (5, 1))
+    write(tmp_path, "train.jsonl", [hard])
+    write(tmp_path, "dev.jsonl", [easy])
+    assert sizes(task("math", tmp_path, levels=(1,))) == (0, 1, 0)
+
+
 # gsm8k
 
 
@@ -314,7 +336,7 @@ def story(key: str, questions: list[dict[str, Any]], **more: Any) -> dict[str, A
     return {"article_id": key, "article": f"The story of {key}.", "questions": questions, **more}
 
 
-def about(text: str, gold: int | None = 2, **more: Any) -> dict[str, Any]:
+def about(text: str, gold: Any = 2, **more: Any) -> dict[str, Any]:
     options = ["north", "south ", "east", "west"]
     row: dict[str, Any] = {"question": text, "options": options, "difficult": 1, **more}
     return row if gold is None else {**row, "gold_label": gold}
@@ -385,6 +407,71 @@ def test_stories_go_to_one_part_whole(tmp_path: Path) -> None:
     assert sum(sizes(one)) == 300
 
 
+def test_a_story_in_two_files_is_in_the_later_part_alone(tmp_path: Path) -> None:
+    write(tmp_path, "train.jsonl", [story(key, [about("Where?")]) for key in ("S1", "S2", "S3")])
+    write(tmp_path, "dev.jsonl", [story(key, [about("Why?")]) for key in ("S2", "S4")])
+    write(tmp_path, "test.jsonl", [story(key, [about("When?")]) for key in ("S1", "S4")])
+    one = task("quality", tmp_path)
+    found = [[(q.metadata["story"], q.prompt) for q in one.part(part)] for part in PARTS]
+    assert found == [[("S3", "Where?")], [("S2", "Why?")], [("S1", "When?"), ("S4", "When?")]]
+
+
+def pair(key: str, asked: str, **more: Any) -> dict[str, Any]:
+    row = {"article_id": key, "story_key": f"{key}#2", "title": "A Title", "question": asked}
+    return {**row, "correct": "south ", "best_distractor": "north", **more}
+
+
+def test_pairs_are_questions_without_a_text(tmp_path: Path) -> None:
+    rows = [pair(str(n), f"Where {n} {i}?") for n in range(60) for i in range(2)]
+    write(tmp_path, "pairs.jsonl", rows)
+    one = task("quality", tmp_path, validation=0.2, held_out=0.3)
+    keys = [{q.metadata["story"] for q in one.part(part)} for part in PARTS]
+    assert all(keys) and sum(map(len, keys)) == 60 and sum(sizes(one)) == 120
+    first = next(q for q in everything(one) if q.id == "pairs-1")
+    assert (first.prompt, first.reference, first.background) == ("Where 0 0?", "south", None)
+    assert sorted(first.choices) == ["north", "south"]
+    assert dict(first.metadata) == {"story": "0", "hard": False}
+    assert one.right(first, "\\boxed{South}") and not one.right(first, "\\boxed{north}")
+
+
+FIRST_RELEASE: dict[str, Any] = {
+    "article_id": 7,
+    "article": ["Once.\n", "Twice.\n"],
+    "question1": "Where?",
+    **{f"question1option{n}": word for n, word in enumerate(("north", "south", "east"), 1)},
+    "question1_gold_label": 2,
+    "question1_annotator_answers": [2, 1, 2],
+    "question1_eval3s": [3, 2, 3],
+    "question1_annotator_speed_answers": [1, 2, 2, 1, 3],
+    "question2": "Whither?",
+    "question2option1": "up",
+    "question2option2": "down",
+    "question2_gold_label": 1,
+    "question2_annotator_speed_answers": [1, 2],
+}
+
+
+def test_rows_of_the_first_release_number_their_questions(tmp_path: Path) -> None:
+    write(tmp_path, "train.jsonl", [FIRST_RELEASE])
+    where, whither = everything(task("quality", tmp_path))
+    assert (where.id, where.prompt, where.reference) == ("train-1-1", "Where?", "south")
+    assert where.background == "Once.\nTwice.\n"
+    told = {"story": "7", "hard": True, "gold_label": 2, "distractor": 3}
+    assert dict(where.metadata) == told
+    assert (whither.reference, whither.metadata["hard"]) == ("up", False)
+    assert sorted(whither.choices) == ["down", "up"]
+
+
+def test_a_folder_of_all_kinds_of_rows_is_read_and_gives_nothing_away(tmp_path: Path) -> None:
+    stories = [story(str(n), [about(f"Where {n}?")]) for n in range(20)]
+    write(tmp_path, "stories_dev.jsonl", stories)
+    write(tmp_path, "pairs.jsonl", [pair(str(n), f"Why {n}?") for n in range(10, 40)])
+    write(tmp_path, "first.jsonl", [FIRST_RELEASE])
+    one = task("quality", tmp_path, held_out=0.3)
+    keys = [{q.metadata["story"] for q in one.part(part)} for part in PARTS]
+    assert all(keys) and sum(map(len, keys)) == 40
+
+
 def test_only_hard_questions_are_kept_if_asked(tmp_path: Path) -> None:
     asked = [about("Hard?"), about("Easy?", difficult=0), about("Unknown?", difficult=None)]
     write(tmp_path, "train.jsonl", [story("one", asked)])
@@ -399,7 +486,18 @@ def test_only_hard_questions_are_kept_if_asked(tmp_path: Path) -> None:
         ([3], "question 1 must be an object"),
         ([{"question": "?"}], "has no list of options"),
         ([about("?", gold=0)], "labels go from 1 to 4"),
-        ([about("?", gold=5)], "labels go from 1 to 4"),
+        ([about("?", gold=5)], "gold_label = 5: labels go from 1 to 4"),
+        ([about("?", gold=[1])], r"gold_label = \[1\]: labels go from 1 to 4"),
+        ([about("?", gold=1.0)], "gold_label = 1.0: labels go from 1 to 4"),
+        ([about("?", gold=True)], "gold_label = True: labels go from 1 to 4"),
+        ([about("?", gold=2, best_distractor=2)], "the distractor is the right answer"),
+        ([about("?", gold=2, best_distractor=0)], "best_distractor = 0: labels go from 1 to 4"),
+        ([about("?", validation=["x"])], "'validation' must be a list of objects"),
+        ([about("?", validation={"x": 1})], "'validation' must be a list of objects"),
+        ([about("?", validation=[{"untimed_answer": [1]}])], "untimed_answer = "),
+        ([about("?", validation=[{"untimed_answer": 9}])], "untimed_answer = 9: labels go"),
+        ([about("?", options=["a", None])], "'option 2' is null"),
+        ([about("?", options=["a", "A. "], gold=1)], "the distractor is the right answer"),
         ([about("", gold=1)], "the question is empty"),
     ],
 )
@@ -408,6 +506,42 @@ def test_a_bad_story_is_named_with_its_line(questions: Any, said: str, tmp_path:
     write(tmp_path, "train.jsonl", [good, story("bad", questions)])
     with pytest.raises(DataError, match=f"^train.jsonl, line 2: .*{said}"):
         task("quality", tmp_path)
+
+
+def test_readers_that_are_null_are_none(tmp_path: Path) -> None:
+    write(tmp_path, "train.jsonl", [story("one", [about("Where?", validation=None)])])
+    assert len(everything(task("quality", tmp_path))) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"article": "Once."}, "no list 'questions' in it, nor 'correct' and 'best_distractor'"),
+        (pair("s", "Where?", best_distractor="South."), "the distractor is the right answer"),
+        (pair("s", "Where?", best_distractor=None), "'best_distractor' is null"),
+        (pair("s", "Where?", correct=["x"]), "'correct' must be a text or a number"),
+        (pair("s", " "), "the question is empty"),
+        ({**FIRST_RELEASE, "article": ["Once.", None]}, "'line 2' is null"),
+        ({**FIRST_RELEASE, "question1_gold_label": 4}, "gold_label = 4: labels go from 1 to 3"),
+        ({**FIRST_RELEASE, "question1_annotator_answers": [[1]]}, "untimed_answer = "),
+        ({**FIRST_RELEASE, "question2option2": ""}, None),
+    ],
+)
+def test_a_bad_row_of_another_kind_is_named_with_its_line(
+    row: dict[str, Any], said: str | None, tmp_path: Path
+) -> None:
+    write(tmp_path, "train.jsonl", [pair("good", "Where?"), row])
+    if said is None:
+        assert len(everything(task("quality", tmp_path))) == 3
+        return
+    with pytest.raises(DataError, match=f"^train.jsonl, line 2: .*{said}"):
+        task("quality", tmp_path)
+
+
+def test_a_level_that_is_null_is_called_so(tmp_path: Path) -> None:
+    write(tmp_path, "test.jsonl", [{**PROBLEMS[0], "level": None}])
+    with pytest.raises(DataError, match="^test.jsonl, line 1: 'level' is null"):
+        task("math", tmp_path)
 
 
 # Debates that were recorded
@@ -464,11 +598,28 @@ def test_the_questions_of_recorded_debates_are_parted_by_story(tmp_path: Path) -
         {"final_judgement": [0.5]},
         {"final_judgement": 0.5},
         {"turns": [{"round": "first"}]},
+        {"turns": {"a": 1}},
+        {"turns": [{"round": 0, "index": "A"}]},
+        {"turns": [{"probabilities": {"a": 1}}]},
+        {"turns": [{"probabilities": ["a", "b"]}]},
+        {"final_judgement": {"a": 1}},
+        {"final_judgement": [0.2, 0.3, 0.5]},
+        {"final_judgement": 0},
+        {"correct_index": [1]},
+        {"answers": ["he", None]},
+        {"answers": ["he", "He."]},
     ],
+    ids=str,
 )
 def test_a_bad_debate_is_named_with_its_line(more: dict[str, Any], tmp_path: Path) -> None:
     write(tmp_path, "debates.jsonl", [debate("d", "s"), debate("e", "s", **more)])
     with pytest.raises(DataError, match=r"^debates.jsonl, line 2: "):
+        task("nyu", tmp_path)
+
+
+def test_two_debates_of_one_name_are_refused_with_both_places(tmp_path: Path) -> None:
+    write(tmp_path, "debates.jsonl", [debate("d", "s"), debate("e", "s"), debate("d", "t")])
+    with pytest.raises(DataError, match="^debates.jsonl, line 3: has the name 'd' that .*line 1"):
         task("nyu", tmp_path)
 
 

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from rostra.errors import ConfigError
 from rostra.tasks import mathgrader
 from rostra.tasks.algebra import same
-from rostra.tasks.answers import LONGEST, compared, number, read_answer
+from rostra.tasks.answers import LONGEST, compared, read_answer
 from rostra.tasks.mathgrader import MathGrader
+from rostra.tasks.numbers import number
 from rostra.tasks.question import Question
 from rostra.tasks.workers import Workers
 from tests.tasks.sameness import DIFFERENT, SAME

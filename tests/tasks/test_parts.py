@@ -82,6 +82,31 @@ def test_questions_of_one_story_stay_together() -> None:
     assert sum(map(len, stories)) == 300
 
 
+def about(story: str, *prompts: str) -> list[Question]:
+    return [Question(f"{story}-{p}", p, "1", background=f"The text of {story}.") for p in prompts]
+
+
+def test_a_story_that_is_held_back_has_no_question_in_a_part_before() -> None:
+    parts = parted(
+        [*about("S1", "Who?"), *about("S2", "Who?"), *about("S3", "Who?")],
+        [*about("S2", "Why?"), *about("S4", "Why?")],
+        [*about("S1", "When?"), *about("S4", "When?")],
+        shares=SHARES,
+        key=lambda q: str(q.background),
+    )
+    assert [[q.id for q in part] for part in parts] == [
+        ["S3-Who?"],
+        ["S2-Why?"],
+        ["S1-When?", "S4-When?"],
+    ]
+
+
+def test_a_question_that_comes_without_its_text_may_be_about_one_that_is_held_back() -> None:
+    bare = [Question("p1", "who?", "1"), Question("p2", "Where?", "1")]
+    parts = parted(bare, test=about("S1", "Who?"), shares=(0.0, 0.1), key=lambda q: q.id)
+    assert [q.id for q in parts.train] == ["p2"]
+
+
 def test_a_share_of_nothing_takes_nothing() -> None:
     parts = parted(numbered(500), shares=(0.0, 0.1))
     assert not parts.validation and parts.test

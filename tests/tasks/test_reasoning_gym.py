@@ -102,16 +102,58 @@ def test_a_kind_that_is_left_out_still_calls_nonsense_right(kind: str) -> None:
     assert fooled > 6, f"{kind} has been mended: offer it"
 
 
-@pytest.mark.parametrize("kind", ["leg_counting", "gcd", "chain_sum", "spell_backward", "dice"])
+OFFERED = (
+    "ab", "advanced_geometry", "arc_1d", "base_conversion", "basic_arithmetic", "bf",
+    "binary_matrix", "caesar_cipher", "calendar_arithmetic", "chain_sum", "complex_arithmetic",
+    "count_primes", "course_schedule", "decimal_arithmetic", "dice", "family_relationships",
+    "fraction_simplification", "gcd", "group_anagrams", "gsm_symbolic",
+    "intermediate_integration", "knights_knaves", "leg_counting", "letter_jumble", "maze",
+    "mini_sudoku", "n_queens", "number_format", "number_sorting", "polynomial_multiplication",
+    "power_function", "products", "simple_equations", "simple_geometry", "simple_integration",
+    "spell_backward", "spiral_matrix", "string_insertion", "syllogism", "time_intervals",
+    "tower_of_hanoi", "word_ladder", "word_sorting",
+)  # fmt: skip
+ABSENT = ("nan", "NaN", "n a n", "inf", "-infinity", "nanj", "1+nani", "(nan)", "1e999")
+"""What Python takes for a number, and what a scorer may then be at no distance from."""
+
+
+@pytest.mark.parametrize("kind", OFFERED)
 def test_a_kind_that_is_offered_takes_its_own_answer_and_no_nonsense(kind: str) -> None:
-    for n in range(5):
-        place = Place(kind, 1, 5, n)
-        made = gym.made(place)
-        assert isinstance(made, list)
-        prompt, gold = made[0]
+    made = gym.made(Place(kind, 1, 3, 0))
+    assert isinstance(made, list) and len(made) == 3
+    for n, (prompt, gold) in enumerate(made):
+        place = Place(kind, 1, 3, n)
         assert gym.right(place, gold.strip())
-        wrong = [word for word in (*NONSENSE, "", prompt) if word != gold]
-        assert not any(gym.right(place, word) for word in wrong)
+        words = (*NONSENSE, *ABSENT, "", "foo", "word " * 100, prompt)
+        wrong = [word for word in words if not same_number(word, gold)]
+        assert [word for word in wrong if gym.right(place, word)] == []
+
+
+def same_number(word: str, gold: str) -> bool:
+    try:
+        return float(word) == float(gold)
+    except ValueError:
+        return word == gold.strip()
+
+
+def test_any_board_on_which_no_queen_takes_another_is_right() -> None:
+    places = [Place("n_queens", 1, 20, n) for n in range(20)]
+    boards = {p: gym._entry(p)["metadata"]["valid_answers"] for p in places}
+    place = next(place for place, valid in boards.items() if len(valid) > 1)
+    assert all(gym.right(place, board) for board in boards[place])
+    board = boards[place][0]
+    assert not gym.right(place, board.replace("Q", "_", 1))
+    assert not gym.right(place, f"__import__('os').getcwd() or {board}")
+
+
+def test_a_text_with_letters_put_in_is_looked_at() -> None:
+    place = Place("string_insertion", 1, 3, 0)
+    made = gym.made(place)
+    assert isinstance(made, list)
+    gold = made[0][1]
+    assert gym.right(place, gold)
+    assert not gym.right(place, gold + "A")
+    assert not gym.right(place, str(list(gold)))
 
 
 def test_a_kind_that_is_left_out_says_why() -> None:

@@ -157,6 +157,13 @@ def test_what_was_written_is_read(
 # Fields
 
 
+def test_texts_of_a_list_are_named_by_their_place() -> None:
+    assert row().texts("option", ["a", 2]) == ["a", "2"]
+    for values in (["a", None], ["a", ["b"]], ["a", {"b": 1}], ["a", True]):
+        with pytest.raises(DataError, match="^train.jsonl, line 17: 'option 2' "):
+            row().texts("option", values)
+
+
 def row(**values: object) -> Row:
     return Row("train.jsonl", 17, values)
 
@@ -173,6 +180,7 @@ def test_the_first_field_that_is_there_is_taken() -> None:
         ({"qestion": "?"}, "no field 'question', did you mean 'qestion'?"),
         ({"text": "?", "label": 1}, "no field 'question' (there are: text, label)"),
         ({}, "no field 'question' (there are: none)"),
+        ({"question": None}, "'question' is null, and must be a text or a number"),
         ({"question": ["a"]}, "'question' must be a text or a number"),
         ({"question": True}, "'question' must be a text or a number"),
         ({"question": "\ud800"}, "the text of 'question' holds half a character"),

@@ -78,6 +78,45 @@ def test_stories_of_quality_have_the_distractors_that_readers_fell_for() -> None
         assert question.metadata["hard"] is row["hard"]
 
 
+def by_story(task: Task) -> list[set[object]]:
+    stories = [{q.metadata["story"] for q in task.part(part)} for part in PARTS]
+    assert not (stories[0] & stories[1] or stories[0] & stories[2] or stories[1] & stories[2])
+    return stories
+
+
+def the_other_is_wrong(task: Task) -> bool:
+    questions = [q for part in PARTS for q in task.part(part)]
+    others = [next(c for c in q.choices if c != q.reference) for q in questions]
+    pairs = zip(questions, others, strict=True)
+    return not any(task.grade([(q, f"\\boxed{{{other}}}") for q, other in pairs]))
+
+
+@pytest.mark.parametrize(
+    ("file", "questions", "stories"),
+    [
+        ("quality_dev_reconstructed.jsonl", 1040, 58),
+        ("quality_pairs_nyu.jsonl", 342, 96),
+        ("quality_example.jsonl", 10, 1),
+        ("quality_v101_schema_sample.jsonl", 5, 1),
+    ],
+)
+def test_every_file_of_quality_is_read_parted_by_story_and_graded(
+    file: str, questions: int, stories: int
+) -> None:
+    task = load("quality", f"quality/{file}")
+    assert sum(len(task.part(part)) for part in PARTS) == questions
+    found = by_story(task)
+    assert sum(map(len, found)) == stories
+    assert stories == 1 or all(found), "every part has questions"
+    assert gold_is_right(task) and the_other_is_wrong(task)
+
+
+def test_the_folder_of_quality_is_read_whole_and_gives_no_story_away() -> None:
+    task = load("quality", "quality")
+    assert all(by_story(task))
+    assert gold_is_right(task) and the_other_is_wrong(task)
+
+
 def test_recorded_debates_are_read_and_parted_by_story() -> None:
     debates = list(read_nyu(DATA / "nyu_debates"))
     assert len(debates) == 631

@@ -1,6 +1,9 @@
 """Processes that are killed when they take too long."""
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -11,7 +14,7 @@ from rostra.errors import EngineError
 from rostra.tasks.workers import Worker, Workers
 
 SERVER = """
-import os, sys, time
+import os, signal, sys, time
 from rostra.tasks.serving import limited, serve
 
 def answer(line):
@@ -36,6 +39,18 @@ def answer(line):
             return "too much"
     if word == "die":
         os._exit(3)
+    job, _, file = word.partition(" ")
+    if job in ("burns", "dies", "dies-once"):
+        with open(file, "a") as seen:
+            seen.write(job)
+        asked = os.path.getsize(file) // len(job)
+        if job == "burns":
+            with limited(float(sys.argv[1])):
+                while True:
+                    pass
+        if job == "dies" or (job == "dies-once" and asked == 1):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return f"asked {asked} times"
     return word[::-1]
 
 serve(answer)
@@ -78,6 +93,67 @@ def test_a_job_that_does_not_end_costs_its_own_answer_only(job: str) -> None:
     assert workers.ask(["abc", job, "def"]) == ["cba", None, "fed"]
     assert workers.ask(["pid"]) != before
     workers.close()
+
+
+def test_a_line_whose_process_ended_for_another_reason_is_asked_again(tmp_path: Path) -> None:
+    workers = Workers("backwards", count=1)
+    assert workers.ask([f"dies-once {tmp_path / 'seen'}"]) == ["asked 2 times"]
+    assert workers.ask(["abc"]) == ["cba"]
+    workers.close()
+
+
+@pytest.mark.parametrize(("job", "times"), [("burns", 1), ("dies", 2)])
+def test_a_line_that_takes_too_long_is_asked_once_and_one_that_kills_twice(
+    job: str, times: int, tmp_path: Path
+) -> None:
+    workers, file = Workers("backwards", count=1, deadline=0.2), tmp_path / "seen"
+    assert workers.ask([f"{job} {file}"]) == [None]
+    assert file.read_text() == job * times
+    workers.close()
+
+
+def test_a_process_that_died_while_nobody_asked_is_replaced() -> None:
+    workers = Workers("backwards", count=1)
+    (before,) = workers.ask(["pid"])
+    for code in (signal.SIGTERM, signal.SIGKILL):
+        (worker,) = (worker for worker in workers._idle.queue if worker)
+        worker.process.send_signal(code)
+        worker.process.wait()
+        assert workers.ask(["abc"]) == ["cba"]
+    assert workers.ask(["pid"]) != [before]
+    workers.close()
+
+
+INTERRUPTED = """
+import os, signal, time
+from rostra.tasks.workers import Workers
+
+heard = []
+signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+workers = Workers("backwards", count=2)
+before = {*workers.ask(["pid"] * 8)}
+os.killpg(0, signal.SIGINT)
+while not heard:
+    time.sleep(0.01)
+for worker in [worker for worker in workers._idle.queue if worker]:
+    worker.process.send_signal(signal.SIGINT)
+time.sleep(0.3)
+print(workers.ask(["abc", "def", "ghi"]), {*workers.ask(["pid"] * 8)} <= before)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX")
+def test_ctrl_c_that_the_program_outlives_ends_no_process(tmp_path: Path) -> None:
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+    assert (done.stdout, done.stderr) == ("['cba', 'fed', 'ihg'] True\n", "")
 
 
 def test_a_process_that_waits_for_nothing_is_given_up() -> None:

@@ -11,12 +11,13 @@ from rostra.cli.options import console
 from rostra.cli.tables import fitted
 from rostra.debate.prompts import did_you_mean
 from rostra.errors import ConfigError, DataError
+from rostra.evals.accuracy import NUMBERS
 from rostra.evals.modes import MODES, Mode
 from rostra.evals.statistics import Paired, paired
 from rostra.evals.store import SETTINGS, read_rows, read_settings
 
 Rows = Mapping[Mode, Mapping[str, Mapping[str, Any]]]
-PLAIN = ("tokens", "prompt_tokens", "k", "budget", "votes_right", "votes_decided")
+PLAIN = ("tokens", "prompt_tokens", *NUMBERS, "votes_right", "votes_decided")
 """Measures that are no shares."""
 
 

@@ -20,7 +20,7 @@ from rostra.errors import ConfigError, DataError
 from rostra.evals.answering import Answer, Choose, answer_async, open_model, plan, player_of
 from rostra.players.rehearsal import rehearsal
 from rostra.rewards.score import RewardRules, score
-from rostra.runs.config import parse_settings, peer_rules
+from rostra.runs.config import parse_settings, peer_rules, read_toml
 from rostra.runs.transcripts import check_target, write_transcript
 from rostra.tasks.question import Question
 from rostra.view.terminal import DebatePrinter, one_line
@@ -54,7 +54,8 @@ from rostra.view.terminal import DebatePrinter, one_line
     "--stop-on-agreement",
     metavar="SHARE",
     type=float,
-    help="End as soon as this share of the agents gives the same answer; 1 is all of them.",
+    help="End as soon as this share of the agents gives the same answer: 1 is all of them, 0 plays "
+    "every round.  [default: 1]",
 )
 @click.option(
     "--adaptive",
@@ -127,7 +128,7 @@ def command(
         "adaptive": adaptive,
         "max_rounds": max_rounds,
         "max_agents": max_agents,
-        "stop_on_agreement": None if adaptive else rules.stop_on_agreement,
+        "stop_on_agreement": rules.stop_on_agreement if _wished(changes, config) else None,
     }
     settled = plan(rules, **effort)
     files = _targets(out, len(settled.stages()), overwrite)
@@ -158,6 +159,13 @@ def command(
             printer.line(f"Kept in {file}. Look again: rostra show {file}")
 
     asyncio.run(run())
+
+
+def _wished(changes: dict[str, Any], config: Path | None) -> bool:
+    """Whether somebody said when to stop. Where nobody did, the presets' 0 is no wish: who asks
+    for an answer has it when all agents agree."""
+    name = "stop_on_agreement"
+    return name in changes or bool(config and name in read_toml(config).get("protocol", {}))
 
 
 def _printing(printer: DebatePrinter, rules: PeerRules) -> Callable[[Heard], None]:

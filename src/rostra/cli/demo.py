@@ -29,29 +29,35 @@ ROWS = (
 
 
 @click.command("demo", short_help="Train a tiny model by self-play and see it improve.")
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE ...]")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("runs/demo"))
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--fresh", is_flag=True, help="Make the warm start here too: some minutes more.")
-def command(folder: Path, seed: int, fresh: bool) -> None:
+def command(settings: tuple[str, ...], folder: Path, seed: int, fresh: bool) -> None:
     """Train a tiny model by self-play on this machine, with no label and no network.
 
     A transformer of 0.2 million weights that can add, debate, and make mistakes comes with Rostra;
     the recipes base-sums and warm-sums made it, and --fresh makes it again. It debates itself and
-    learns from its peers' votes alone. Held-out questions are answered before and after.
+    learns from its peers' votes alone. Held-out questions are answered before and after. Settings
+    of the recipe peer-v2-sums can be changed one by one.
+
+    \b
+    rostra demo
+    rostra demo rewards.control=coin --folder runs/coin
     """
     began = time.monotonic()
     screen = console(stderr=True)
     start, play_folder = find_recipe("warm-sums").parent / "weights" / "sums", folder / "selfplay"
     if fresh:
         base, start = folder / "base", folder / "warm"
-        for recipe_name, settings in (
+        for recipe_name, changed in (
             ("base-sums", [f"folder={base}"]),
             ("warm-sums", [f"folder={start}", f"model.start={base}", f"seed={seed}"]),
         ):
-            made = read_recipe(find_recipe(recipe_name), settings)
+            made = read_recipe(find_recipe(recipe_name), changed)
             carry_out(made, screen, resume=False, overwrite=True)
-    settings = [f"folder={play_folder}", f"seed={seed}", f"model.start={start}"]
-    recipe = read_recipe(find_recipe("peer-v2-sums"), settings)
+    given = [f"folder={play_folder}", f"seed={seed}", f"model.start={start}", *settings]
+    recipe = read_recipe(find_recipe("peer-v2-sums"), given)
     carry_out(recipe, screen, resume=False, overwrite=True)
     report = write_report(play_folder, recipe.title)
     out = console()

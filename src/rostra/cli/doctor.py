@@ -19,7 +19,8 @@ from rostra.cli.running import HALF_RIGHT
 from rostra.debate.peer import judge_warnings
 from rostra.engines.chat import ChatFormat
 from rostra.errors import ConfigError, DataError
-from rostra.evals.doctor import Diagnosis, diagnose
+from rostra.evals.checks import Diagnosis
+from rostra.evals.doctor import diagnose
 from rostra.learn.setup import check_start, make_engine, make_tasks
 from rostra.learn.warmstart import teacher
 from rostra.players.player import Player
@@ -44,12 +45,21 @@ STYLES = {"pass": "green", "thin": "yellow", "fail": "bold red", "unknown": "yel
     help="Training questions that are played. More of them tell more.",
 )
 @click.option(
+    "--stage",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Of a curriculum, the stage that is checked.",
+)
+@click.option(
     "--json",
     "file",
     type=click.Path(path_type=Path),
     help="Write the checks to this file too.",
 )
-def command(recipe: str, settings: tuple[str, ...], questions: int, file: Path | None) -> None:
+def command(
+    recipe: str, settings: tuple[str, ...], questions: int, stage: int, file: Path | None
+) -> None:
     """Play a small sample by RECIPE and say whether a run of it can learn.
 
     Every check passes, is thin, fails or is unknown. Exit code 0: ready. 1: not ready, with the
@@ -58,6 +68,7 @@ def command(recipe: str, settings: tuple[str, ...], questions: int, file: Path |
     \b
     rostra doctor peer-v2-sums
     rostra doctor my.toml model.start=runs/warm --questions 96
+    rostra doctor curriculum model.start=runs/first --stage 2
     """
     chosen = read_recipe(find_recipe(recipe), settings)
     if chosen.loop == "warmstart":
@@ -65,12 +76,15 @@ def command(recipe: str, settings: tuple[str, ...], questions: int, file: Path |
             f"{recipe}: a warm start learns from a teacher, whatever the model can do; check the "
             "recipe of the self-play that follows it"
         )
-    task = make_tasks(chosen)[0]
+    tasks = make_tasks(chosen)
+    if stage > len(tasks):
+        there = f"{len(chosen.stages)} stages" if chosen.stages else "no stages"
+        raise ConfigError(f"--stage {stage}: {recipe} has {there}")
     check_start(chosen)
     if file:
         check_target(file, overwrite=True)
     _warn(chosen)
-    found = _diagnosis(chosen, task, questions)
+    found = _diagnosis(chosen, tasks[stage - 1], questions, stage)
     _show(found, console())
     if file:
         _write(found, file)
@@ -87,14 +101,15 @@ def _warn(recipe: Recipe) -> None:
             click.echo(f"warning: {warning}", err=True)
 
 
-def _diagnosis(recipe: Recipe, task: Task, questions: int) -> Diagnosis:
+def _diagnosis(recipe: Recipe, task: Task, questions: int, stage: int) -> Diagnosis:
     with tempfile.TemporaryDirectory() as scratch, ProgressLine(console(stderr=True)) as line:
         line.say(f"loading {recipe.model.start or recipe.model.name}")
         engine = make_engine(recipe, Path(scratch))
         speaker = _speaker(task, engine.chat)
-        return asyncio.run(
-            diagnose(recipe, task, engine, questions, speaker=speaker, progress=line.count)
+        work = diagnose(
+            recipe, task, engine, questions, speaker=speaker, progress=line.count, stage=stage
         )
+        return asyncio.run(work)
 
 
 def _speaker(task: Task, chat: ChatFormat) -> Player | None:

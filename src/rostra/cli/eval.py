@@ -1,6 +1,7 @@
 """`rostra eval`: how good a model is, asked in four ways."""
 
 import asyncio
+import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,14 +18,14 @@ from rostra.cli.progress import ProgressLine
 from rostra.cli.subject import opponent_of, recipe_of
 from rostra.cli.tables import fitted
 from rostra.errors import ConfigError
-from rostra.evals.accuracy import Measure, Row
-from rostra.evals.modes import MODES, Examination, Findings, Mode, examine
-from rostra.evals.statistics import paired
-from rostra.evals.store import SETTINGS, EvalFolder, read_settings
+from rostra.evals.accuracy import Row
+from rostra.evals.modes import JUDGE, MODES, Examination, Findings, Mode, examine
+from rostra.evals.statistics import Measure, paired
+from rostra.evals.store import SETTINGS, EvalFolder, read_modes
 from rostra.learn.setup import check_start, fingerprint, make_engine, make_task
 from rostra.players.model import ModelPlayer
 from rostra.players.player import Player
-from rostra.runs.settings import Recipe
+from rostra.runs.settings import ModelSettings, Recipe
 from rostra.tasks.task import PartName, Task
 from rostra.view.evaluation import write_eval_report
 from rostra.view.report import write_report
@@ -42,7 +43,7 @@ COLUMNS = ("format", "vote@k", "winner", "pass@k", "cons@k", "votes right")
     "modes",
     multiple=True,
     type=click.Choice([*MODES, "all"]),
-    help="Can be repeated.  [default: direct and debate]",
+    help="Can be repeated.  [default: direct and debate; with --resume, those of before]",
 )
 @click.option("--questions", type=click.IntRange(1), default=100, show_default=True)
 @click.option("--part", type=click.Choice(get_args(PartName)), default="test", show_default=True)
@@ -59,7 +60,13 @@ COLUMNS = ("format", "vote@k", "winner", "pass@k", "cons@k", "votes right")
     show_default=True,
     help="roles: base (the model untrained), start (what the run began with), a model, or a run.",
 )
-@click.option("--judge", help="roles, where there is no right answer: who votes; as --opponent.")
+@click.option(
+    "--judge",
+    "judges",
+    multiple=True,
+    help="roles, where there is no right answer: who votes; as --opponent. Can be repeated; a "
+    "single judge fills three seats, several have one each.",
+)
 @click.option("--recipe", help="A recipe to take task and protocol from.")
 @click.option("--step", type=int, help="The checkpoint of a run.  [default: the last]")
 @click.option("--seed", type=int, default=0, show_default=True)
@@ -93,15 +100,16 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
     exam = _examination(task, ours, given)
     out = given["out"] or _place(subject, task)
     # Modes of an earlier time are on the shelf, and cost nothing.
-    earlier = read_settings(out)["modes"] if given["resume"] and (out / SETTINGS).exists() else ()
-    modes = _modes([*(given["modes"] or ("direct", "debate")), *earlier])
+    earlier = read_modes(out) if given["resume"] and (out / SETTINGS).exists() else []
+    modes = _modes([*(given["modes"] or (() if earlier else ("direct", "debate"))), *earlier])
     if "vote" in modes and "debate" not in modes and given["budget"] is None:
         raise ConfigError("--mode vote: spends what debates took; add --mode debate, or --budget")
     recipes = {"policy": ours}
     if "roles" in modes:
         recipes["opponent"] = opponent_of(given["opponent"], subject, ours)
-    if given["judge"]:
-        recipes["judge"] = opponent_of(given["judge"], subject, ours)
+    for number, judge in enumerate(given["judges"] if exam.open_ended else (), 1):
+        name = JUDGE if number == 1 else f"{JUDGE} {number}"
+        recipes[name] = opponent_of(judge, subject, ours)
     if exam.open_ended:
         _check_open(modes, recipes)
     for recipe in recipes.values():
@@ -112,9 +120,18 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
         resume=given["resume"],
         overwrite=given["overwrite"],
     )
+    screen = console()
     try:
         with ProgressLine(console(stderr=True)) as line:
             found = asyncio.run(_run(modes, exam, recipes, folder, line))
+        folder.write(
+            {mode: one.rows for mode, one in found.items()},
+            {mode: one.measures for mode, one in found.items()},
+            {mode: one.tally for mode, one in found.items()},
+        )
+        _show(screen, found, price)
+        screen.print()
+        _report(screen, subject, out)
     except KeyboardInterrupt:
         again = [arg for arg in sys.argv[1:] if arg not in ("--resume", "--overwrite")]
         raise ConfigError(
@@ -122,12 +139,11 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
         ) from None
     finally:
         folder.close()
-    rows = {mode: one.rows for mode, one in found.items()}
-    results = {mode: one.measures for mode, one in found.items()}
-    folder.write(rows, results)
-    screen = console()
-    _show(screen, rows, results, price)
-    screen.print()
+    screen.print(f"Look closer: rostra show {out}", soft_wrap=True)
+
+
+def _report(screen: Console, subject: str, out: Path) -> None:
+    """Writes the report, and that of the run anew, which has its table too."""
     try:
         report = write_eval_report(out)
         run = Path(subject)
@@ -136,7 +152,6 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
         screen.print(f"The report, with plots and debates: {report}", soft_wrap=True)
     except ConfigError as error:
         screen.print(f"No report: {error}", soft_wrap=True)
-    screen.print(f"Look closer: rostra show {out}", soft_wrap=True)
 
 
 def _check_open(modes: Sequence[Mode], recipes: Mapping[str, Recipe]) -> None:
@@ -145,9 +160,19 @@ def _check_open(modes: Sequence[Mode], recipes: Mapping[str, Recipe]) -> None:
             "--mode: these questions have no right answer, so judges have to say who is better: "
             "use --mode roles --opponent MODEL --judge MODEL"
         )
-    judge = recipes.get("judge")
-    if judge is None or judge.model in (recipes["policy"].model, recipes["opponent"].model):
+    players = [_weights(recipes[name].model) for name in ("policy", "opponent")]
+    judges = [_weights(one.model) for name, one in recipes.items() if name.startswith(JUDGE)]
+    if not judges or any(judge in players for judge in judges):
         raise ConfigError("--judge: name a model that is neither the policy nor its opponent")
+    if len(set(judges)) < len(judges):
+        raise ConfigError("--judge: a model is there twice; name each once, or only one for three")
+
+
+def _weights(model: ModelSettings) -> tuple[str, str]:
+    """What is the same for the same weights, wherever and however they are named."""
+    if model.engine == "scripted":
+        return model.engine, ""
+    return model.engine, fingerprint(model) or model.name
 
 
 def _modes(given: Sequence[str]) -> list[Mode]:
@@ -183,13 +208,15 @@ def _asked(
     """Everything that decides what is measured."""
     recipe = recipes["policy"]
     model = {k: v for k, v in asdict(recipe.model).items() if k not in ("lanes", "threads")}
-    same = ("questions", "part", "samples", "temperature", "budget", "opponent", "judge", "seed")
+    same = ("questions", "part", "samples", "temperature", "budget", "opponent", "seed")
+    judges = list(given["judges"])
     return {
         "subject": subject,
         "model": model,
         "task": asdict(recipe.task),
         "protocol": asdict(recipe.protocol),
         **{name: given[name] for name in same},
+        "judge": judges if len(judges) > 1 else next(iter(judges), None),
         "weights": {name: fingerprint(one.model) for name, one in recipes.items()},
         "modes": list(modes),
     }
@@ -213,8 +240,8 @@ async def _run(
     found: dict[Mode, Findings] = {}
     for mode in modes:
         if mode == "roles":
-            for name in ("opponent", "judge"):
-                if name in recipes:
+            for name in recipes:
+                if name not in players:
                     players[name] = await _player(recipes[name], line)
         found[mode] = await examine(mode, exam, players, folder, line.count)
     return found
@@ -234,6 +261,8 @@ def _price(text: str | None) -> tuple[float, float] | None:
         read, sampled = map(float, text.split(","))
     except ValueError:
         raise ConfigError(f"--price {text!r}: two numbers with a comma, as in 0.1,0.4") from None
+    if not all(math.isfinite(part) and part >= 0 for part in (read, sampled)):
+        raise ConfigError(f"--price {text!r}: a price is a number of dollars, and not below 0")
     return read, sampled
 
 
@@ -241,27 +270,31 @@ def _price(text: str | None) -> tuple[float, float] | None:
 
 
 def _show(
-    screen: Console,
-    rows: Mapping[Mode, Sequence[Row]],
-    results: Mapping[Mode, Mapping[str, Measure]],
-    price: tuple[float, float] | None,
+    screen: Console, found: Mapping[Mode, Findings], price: tuple[float, float] | None
 ) -> None:
-    shown = [c for c in COLUMNS if any(c in found for found in results.values())]
+    rows = {mode: one.rows for mode, one in found.items()}
+    results = {mode: one.measures for mode, one in found.items()}
+    shown = [c for c in COLUMNS if any(c in measures for measures in results.values())]
     heads = ["mode", "accuracy", "95%", "tokens", *(["dollars"] if price else []), *shown]
     lines = []
-    for mode, found in results.items():
-        cells = [mode, _share(found["accuracy"]), _span(found["accuracy"])]
-        tokens = found["tokens"].mean
+    for mode, measures in results.items():
+        cells = [mode, _share(measures["accuracy"]), _span(measures["accuracy"])]
+        read, tokens = (measures[name].mean for name in ("prompt_tokens", "tokens"))
         cells.append(f"{tokens:,.0f}" if tokens == tokens else "·")
         if price:
-            read = found["prompt_tokens"].mean if "prompt_tokens" in found else 0.0
-            cells.append(f"{(read * price[0] + found['tokens'].mean * price[1]) / 1e6:.6f}")
-        lines.append([*cells, *(_share(found.get(name)) for name in shown)])
+            cells.append(f"{(read * price[0] + tokens * price[1]) / 1e6:.6f}")
+        lines.append([*cells, *(_share(measures.get(name)) for name in shown)])
     screen.print(fitted(screen, heads, lines, heads[:4]))
     count = max((len(group) for group in rows.values()), default=0)
-    ks = ", ".join(f"{found['k'].mean:.3g} in {m}" for m, found in results.items() if "k" in found)
-    note = f"\n{count} questions; 95% is an interval, and tokens are for one question."
+    ks = ", ".join(f"{each['k'].mean:.3g} in {m}" for m, each in results.items() if "k" in each)
+    note = (
+        f"\n{count} questions; 95% is an interval, and tokens are for one answer in direct, all "
+        "answers in vote, one debate in debate and roles."
+    )
     screen.print(Text(f"{note} k is {ks}." if ks else note))
+    for mode, one in found.items():
+        for missing in one.tally.notes():
+            screen.print(Text(f"{mode}: {missing}"))
     for text in remarks(rows, results):
         screen.print(Text(text))
 

@@ -93,10 +93,12 @@ def _settings(name: str, settings: tuple[str, ...], given: dict[str, str]) -> "T
         table, _, inner = key.removeprefix("task.").partition(".")
         if table not in known:
             raise ConfigError(f"{key}: unknown key{did_you_mean(table, known)}")
-        if inner:
-            values.setdefault(table, {})[inner] = value
-        else:
+        if not inner:
             values[table] = value
+        elif isinstance(values.setdefault(table, {}), dict):
+            values[table][inner] = value
+        else:
+            raise ConfigError(f"{key}: {table} = {values[table]!r} was given, which has no keys")
     try:
         return TypeAdapter(TaskSettings).validate_python({**values, **given})
     except ValidationError as error:

@@ -25,7 +25,8 @@ from rostra.engines.chat import Message
 from rostra.engines.sampling import Completion
 from rostra.errors import DataError, RuleError
 from rostra.seeds import derive
-from rostra.tasks.grading import boxed, canonical
+from rostra.tasks.canonical import canonical
+from rostra.tasks.grading import boxed
 from rostra.tasks.question import Question
 
 

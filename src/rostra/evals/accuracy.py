@@ -6,51 +6,40 @@ answers to one question are not independent of each other, questions are.
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import Turn, TurnId
-from rostra.evals.statistics import interval, ratio_interval
+from rostra.evals.statistics import Measure, ratio_interval
 from rostra.learn.lesson import answers_of
 from rostra.rewards.streams import gen_rewards
-from rostra.tasks.grading import canonical
+from rostra.tasks.canonical import canonical
+from rostra.tasks.grading import Exact, plain
+from rostra.tasks.question import Question
 
 Marks = Mapping[TurnId, float]
-Z = 1.96
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A mean over questions with its 95% interval; not a number where nothing is known."""
-
-    mean: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Measure":
-        known = [value for value in values if not np.isnan(value)]
-        if known and (set(known) == {0.0} or set(known) == {1.0}):
-            # A bootstrap of equal values knows no doubt; Wilson's interval does.
-            doubt = Z**2 / (len(known) + Z**2)
-            return cls(known[0], *((0.0, doubt) if known[0] == 0 else (1 - doubt, 1.0)))
-        return cls(float(np.mean(known)) if known else float("nan"), *interval(known))
+NUMBERS = ("k", "budget")
+"""Measures of a row that are no shares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One solution: what it answers, and whether that is right."""
+    """One reply: what it answers, and whether that is right."""
 
     seat: int
     round: int
     text: str | None
-    """None where the reply was malformed or has no box."""
+    """What it has in common with answers that are plainly the same. None where the reply was
+    malformed or has no box."""
     right: float
     formed: bool
     tokens: int
+    prompt_tokens: int = 0
+    said: str | None = None
+    """The answer as it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +52,11 @@ class Row:
     measures: dict[str, float] = field(default_factory=dict)
     votes_right: int = 0
     votes_decided: int = 0
-    tokens: int = 0
-    """Sampled."""
-    prompt_tokens: int = 0
-    """Read, each token once where a conversation goes on."""
+    tokens: float = 0
+    """Sampled for what the accuracy is about: one answer of direct, all answers of a vote, one
+    debate of the others."""
+    prompt_tokens: float = 0
+    """Read for it, each token once where a conversation goes on."""
 
     def to_data(self) -> dict[str, Any]:
         return {
@@ -80,50 +70,42 @@ class Row:
         }
 
 
+# What is answered
+
+
 def answers_in(transcript: Transcript, marks: Marks) -> list[Answer]:
-    """The solutions of a debate, in the order of turns."""
+    """The replies of agents in which there may be an answer, in the order of turns."""
     said = answers_of(transcript)
     return [
         Answer(
             turn.id.seat,
             turn.id.round,
-            canonical(said[turn.id]) if turn.id in said else None,
+            key_of(said[turn.id], transcript.question) if turn.id in said else None,
             marks.get(turn.id, 0.0),
             turn.ok,
             len(turn.tokens),
+            len(turn.observation),
+            said.get(turn.id),
         )
         for turn in transcript.turns
         if transcript.kind(turn) == "speak"
+        and transcript.protocol.seats[turn.id.seat].role == "agent"
     ]
 
 
-def shares(answers: Sequence[Answer]) -> dict[str, float]:
-    """What k answers to one question amount to. avg@k: the share that is right. pass@k: one is.
-    cons@k: more than half are. vote@k: the most common one is."""
-    marks = [answer.right for answer in answers]
-    k = len(marks)
-    return {
-        "format": _mean([answer.formed for answer in answers]),
-        "avg@k": _mean(marks),
-        "pass@k": float(max(marks, default=0.0) >= 1),
-        "cons@k": float(sum(mark >= 1 for mark in marks) > k / 2),
-        "vote@k": plurality_right(answers),
-    }
-
-
-def plurality(answers: Sequence[Answer]) -> str | None:
-    """The most common answer; on a tie, the one that was given first."""
-    counted = Counter(answer.text for answer in answers if answer.text is not None)
-    return counted.most_common(1)[0][0] if counted else None
-
-
-def plurality_right(answers: Sequence[Answer]) -> float:
-    top = plurality(answers)
-    return max((a.right for a in answers if a.text == top and top is not None), default=0.0)
+def key_of(answer: str, question: Question) -> str:
+    """What answers have in common that are plainly the same. Where a question has choices, the
+    letter of one stands for it."""
+    same = canonical(answer)
+    choices = dict.fromkeys(question.choices)
+    fits = [c for c in choices if Exact().grade([(answer, replace(question, reference=c))])[0]]
+    # Two choices may differ in what counting leaves out, such as a unit.
+    fits = fits or [choice for choice in choices if canonical(choice) == same]
+    return plain(fits[0]) if len(fits) == 1 else same
 
 
 def latest(answers: Sequence[Answer], round_: int | None = None) -> list[Answer]:
-    """The last answer of every seat, in or before a round."""
+    """The last reply of every seat, in or before a round."""
     found: dict[int, Answer] = {}
     for answer in answers:
         if round_ is None or answer.round <= round_:
@@ -131,44 +113,79 @@ def latest(answers: Sequence[Answer], round_: int | None = None) -> list[Answer]
     return [found[seat] for seat in sorted(found)]
 
 
-def finals(transcript: Transcript, answers: Sequence[Answer]) -> list[Answer]:
-    """The last answer of every agent. One who never came to speak, because the debate was over
-    before, has given none."""
-    spoken = {answer.seat: answer for answer in latest(answers)}
-    nothing = [
-        Answer(seat.index, 0, None, 0.0, False, 0)
-        for seat in transcript.protocol.seats
-        if seat.role == "agent" and seat.index not in spoken
-    ]
-    return sorted([*spoken.values(), *nothing], key=lambda answer: answer.seat)
+def held(answers: Sequence[Answer], round_: int | None = None) -> list[Answer]:
+    """The last answer that every seat gave, in or before a round: a later reply without one takes
+    nothing back. A seat that never gave any has its last reply."""
+    # A stable sort: replies with an answer come last, in their own order.
+    return latest(sorted(answers, key=lambda answer: answer.text is not None), round_)
 
 
-def winner_right(transcript: Transcript, answers: Sequence[Answer]) -> float:
-    """Whether the answer that did best by votes is right: the highest mean gen reward of the last
-    turns that give it; without votes, the most common one."""
-    final = {(a.seat, a.round): a for a in latest(answers) if a.text is not None}
+def liked(transcripts: Sequence[Transcript], among: Sequence[Answer]) -> dict[str, float]:
+    """For each of some answers, the mean gen reward of all turns that give it; an answer that
+    nobody voted on is missing."""
+    known = {answer.text for answer in among}
     earned = defaultdict[str, list[float]](list)
-    for turn, reward in gen_rewards(transcript.votes).items():
-        answer = final.get((turn.seat, turn.round))
-        if answer is not None and answer.text is not None:
-            earned[answer.text].append(reward)
-    if not earned:
-        return plurality_right(list(final.values()))
-    best = max(earned, key=lambda text: (_mean(earned[text]), len(earned[text])))
-    return max(a.right for a in final.values() if a.text == best)
+    for transcript in transcripts:
+        rewards = gen_rewards(transcript.votes)
+        for answer in answers_in(transcript, {}):
+            reward = rewards.get(TurnId(answer.seat, answer.round))
+            if reward is not None and answer.text is not None and answer.text in known:
+                earned[answer.text].append(reward)
+    # Rounded, so that the order of a sum cannot decide between equals.
+    return {text: round(sum(each) / len(each), 9) for text, each in earned.items()}
+
+
+def choose(answers: Sequence[Answer], by: Mapping[str, float] | None = None) -> Answer | None:
+    """The answer that does best by some number, then the more common one, then the one that was
+    given first; without numbers, the most common one. Of those who gave it, the first."""
+    count = Counter(answer.text for answer in answers if answer.text is not None)
+    among = [text for text in count if text in by] if by else list(count)
+    # Of equals, max takes the first.
+    best = max(among, key=lambda text: (by[text] if by else 0.0, count[text]), default=None)
+    return next((a for a in answers if best is not None and a.text == best), None)
+
+
+def chosen_right(answers: Sequence[Answer], by: Mapping[str, float] | None = None) -> float:
+    """The mark of the answer that is chosen: that of the first who gave it, so that no lucky mark
+    of another decides."""
+    best = choose(answers, by)
+    return best.right if best is not None else 0.0
+
+
+# What it amounts to
+
+
+def shares(answers: Sequence[Answer], replies: Sequence[Answer] | None = None) -> dict[str, float]:
+    """What k answers to one question amount to. avg@k: the share of replies that is right. pass@k:
+    one answer is. cons@k: more than half are. vote@k: the most common one is. In a debate, replies
+    are the last ones of seats, and answers those that seats hold."""
+    replies = answers if replies is None else replies
+    marks = [answer.right for answer in answers]
+    return {
+        "format": _mean([reply.formed for reply in replies]),
+        "avg@k": _mean([reply.right for reply in replies]),
+        "pass@k": float(max(marks, default=0.0) >= 1),
+        "cons@k": float(sum(mark >= 1 for mark in marks) > len(marks) / 2),
+        "vote@k": chosen_right(answers),
+    }
 
 
 def direct_row(
     question: str, transcripts: Sequence[Transcript], marks: Sequence[Marks], k: int
 ) -> Row:
-    """One turn each, k of them: the accuracy of a single answer."""
+    """One turn each, k of them: the accuracy of a single answer, and what a single one costs."""
     answers = [a for t, m in zip(transcripts, marks, strict=True) for a in answers_in(t, m)][:k]
     found = shares(answers)
     by_seat = {
-        f"seat {s}": _mean([a.right for a in answers if a.seat == s]) for s in _seats(answers)
+        f"seat {s}": _mean([a.right for a in answers if a.seat == s])
+        for s in sorted({answer.seat for answer in answers})
     }
     return Row(
-        question, found["avg@k"], {**found, **by_seat, "k": len(answers)}, **_cost(transcripts)
+        question,
+        found["avg@k"],
+        {**found, **by_seat, "k": len(answers)},
+        tokens=_mean([answer.tokens for answer in answers]),
+        prompt_tokens=_mean([answer.prompt_tokens for answer in answers]),
     )
 
 
@@ -176,7 +193,8 @@ def vote_row(
     question: str, transcripts: Sequence[Transcript], marks: Sequence[Marks], budget: int
 ) -> Row:
     """Self-consistency: the most common of as many answers as a budget of tokens pays for. The one
-    that crosses the budget is still counted, so that there is always one."""
+    that crosses the budget is still counted, so that there is always one. What was sampled beyond
+    it is no part of the method, and none of its cost."""
     answers: list[Answer] = []
     spent = 0
     for answer in [a for t, m in zip(transcripts, marks, strict=True) for a in answers_in(t, m)]:
@@ -185,25 +203,28 @@ def vote_row(
         answers.append(answer)
         spent += answer.tokens
     found = shares(answers)
-    cost = _cost(transcripts)
-    # What was sampled beyond the budget is not part of the method.
-    share = spent / cost["tokens"] if cost["tokens"] else 0.0
-    cost = {"tokens": spent, "prompt_tokens": round(cost["prompt_tokens"] * share)}
-    return Row(question, found["vote@k"], {**found, "k": len(answers), "budget": budget}, **cost)
+    return Row(
+        question,
+        found["vote@k"],
+        {**found, "k": len(answers), "budget": budget},
+        tokens=spent,
+        prompt_tokens=sum(answer.prompt_tokens for answer in answers),
+    )
 
 
 def debate_row(question: str, transcript: Transcript, marks: Marks) -> Row:
-    """A whole debate: the accuracy of the most common last answer, beside a plain vote on the
-    first ones, which a debate must beat to be worth its cost."""
-    answers = answers_in(transcript, marks)
-    last = finals(transcript, answers)
-    first_round = min((a.round for a in answers), default=0)
-    measures = shares(last)
-    measures["vote@first"] = plurality_right(latest(answers, first_round))
-    measures["winner"] = winner_right(transcript, answers)
-    for round_ in sorted({a.round for a in answers}):
-        for name, value in shares(latest(answers, round_)).items():
-            measures[f"round {round_ + 1}/{name}"] = value
+    """A whole debate: the accuracy of the most common answer that seats hold at its end, beside a
+    plain vote on the first ones, which a debate must beat to be worth its cost."""
+    answers = [*_silence(transcript), *answers_in(transcript, marks)]
+    last = held(answers)
+    measures = shares(last, latest(answers))
+    # A debate that ended early stands as it ended, in the rounds that it did not need.
+    rounds = sorted({slot.round for slot in transcript.protocol.slots if slot.kind == "speak"})
+    measures["vote@first"] = chosen_right(held(answers, rounds[0]))
+    measures["winner"] = chosen_right(last, liked([transcript], last))
+    for round_ in rounds:
+        found = shares(held(answers, round_), latest(answers, round_))
+        measures |= {f"round {round_ + 1}/{name}": value for name, value in found.items()}
     for answer in last:
         measures[f"seat {answer.seat}"] = answer.right
     right, decided = votes_right(transcript, marks)
@@ -214,7 +235,7 @@ def debate_row(question: str, transcript: Transcript, marks: Marks) -> Row:
         measures,
         votes_right=right,
         votes_decided=decided,
-        **_cost([transcript]),
+        **_cost(transcript),
     )
 
 
@@ -222,37 +243,42 @@ def roles_row(
     question: str, transcripts: Sequence[Transcript], marks: Sequence[Marks], policy: str = "policy"
 ) -> Row:
     """The policy in every seat in turn, fixed opponents in the others: the accuracy of the seat of
-    the policy, averaged over seats."""
-    own: list[float] = []
+    the policy, averaged over seats, and what one such debate costs."""
+    own: list[Answer] = []
+    replies: list[Answer] = []
     others: list[float] = []
     wins: list[float] = []
-    by_seat: dict[str, float] = {}
     right = decided = 0
-    formed: list[float] = []
     for transcript, known in zip(transcripts, marks, strict=True):
         seats = {seat.index for seat in transcript.protocol.seats if seat.player == policy}
-        last = finals(transcript, answers_in(transcript, known))
-        own += [a.right for a in last if a.seat in seats]
-        formed += [a.formed for a in last if a.seat in seats]
-        others += [a.right for a in last if a.seat not in seats]
-        by_seat |= {f"seat {a.seat}": a.right for a in last if a.seat in seats}
-        ids = {(a.seat, a.round) for a in last if a.seat in seats}
-        wins += [
-            (reward + 1) / 2
-            for turn, reward in gen_rewards(transcript.votes).items()
-            if (turn.seat, turn.round) in ids
-        ]
+        answers = [*_silence(transcript), *answers_in(transcript, known)]
+        ours = [a for a in held(answers) if a.seat in seats]
+        own += ours
+        replies += [a for a in latest(answers) if a.seat in seats]
+        others += [a.right for a in held(answers) if a.seat not in seats]
+        rewards = gen_rewards(transcript.votes)
+        names = [TurnId(a.seat, a.round) for a in ours]
+        wins += [(rewards[name] + 1) / 2 for name in names if name in rewards]
         counted = votes_right(transcript, known, seats)
         right, decided = right + counted[0], decided + counted[1]
     measures = {
-        "format": _mean(formed),
-        "avg@k": _mean(own),
+        "format": _mean([reply.formed for reply in replies]),
+        "avg@k": _mean([reply.right for reply in replies]),
         "opponents": _mean(others),
         "win_rate": _mean(wins),
-        **by_seat,
+        **{f"seat {answer.seat}": answer.right for answer in own},
         "k": float(len(transcripts)),
     }
-    return Row(question, measures["avg@k"], measures, right, decided, **_cost(transcripts))
+    costs = [_cost(transcript) for transcript in transcripts]
+    return Row(
+        question,
+        _mean([answer.right for answer in own]),
+        measures,
+        right,
+        decided,
+        tokens=_mean([cost["tokens"] for cost in costs]),
+        prompt_tokens=_mean([cost["prompt_tokens"] for cost in costs]),
+    )
 
 
 def votes_right(
@@ -274,29 +300,33 @@ def votes_right(
 def summary(rows: Sequence[Row]) -> dict[str, Measure]:
     """Means over questions, each with its interval."""
     names = dict.fromkeys(name for row in rows for name in row.measures)
-    found = {"accuracy": Measure.of([row.accuracy for row in rows])}
+    found = {"accuracy": Measure.share([row.accuracy for row in rows])}
     for name in names:
-        found[name] = Measure.of([row.measures[name] for row in rows if name in row.measures])
+        values = [row.measures[name] for row in rows if name in row.measures]
+        found[name] = Measure.of(values) if name in NUMBERS else Measure.share(values)
     right = [float(row.votes_right) for row in rows]
     decided = [float(row.votes_decided) for row in rows]
     if sum(decided):
         share = sum(right) / sum(decided)
         found["votes right"] = Measure(share, *ratio_interval(right, decided))
-    found["tokens"] = Measure.of([float(row.tokens) for row in rows])
-    found["prompt_tokens"] = Measure.of([float(row.prompt_tokens) for row in rows])
+    found["tokens"] = Measure.of([row.tokens for row in rows])
+    found["prompt_tokens"] = Measure.of([row.prompt_tokens for row in rows])
     return found
 
 
-def _cost(transcripts: Sequence[Transcript]) -> dict[str, int]:
-    turns: list[Turn] = [turn for t in transcripts for turn in t.turns]
+def _silence(transcript: Transcript) -> list[Answer]:
+    """How every agent begins: without an answer. One who never came to speak, because the debate
+    was over before, also ends so."""
+    seats = [seat.index for seat in transcript.protocol.seats if seat.role == "agent"]
+    return [Answer(seat, -1, None, 0.0, False, 0) for seat in seats]
+
+
+def _cost(transcript: Transcript) -> dict[str, int]:
+    turns: tuple[Turn, ...] = transcript.turns
     return {
         "tokens": sum(len(turn.tokens) for turn in turns),
         "prompt_tokens": sum(len(turn.observation) for turn in turns),
     }
-
-
-def _seats(answers: Sequence[Answer]) -> list[int]:
-    return sorted({answer.seat for answer in answers})
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -7,7 +7,7 @@ follow and all their answers are counted together.
 
 import asyncio
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,17 +15,15 @@ from typing import Literal, cast, get_args
 
 from rostra.arena import Debate, Heard, Played, play
 from rostra.debate.peer import PeerRules, check_choice
-from rostra.debate.state import answer_of, answers_by_seat
 from rostra.debate.transcript import Transcript
 from rostra.engines.engine import Engine
 from rostra.errors import ArenaError, ConfigError
+from rostra.evals import accuracy
 from rostra.learn.setup import make_engine, model_of
 from rostra.players.model import ModelPlayer
 from rostra.players.player import Player
-from rostra.rewards.streams import gen_rewards
 from rostra.runs.settings import ModelSettings, Recipe
 from rostra.seeds import derive
-from rostra.tasks.grading import canonical
 from rostra.tasks.question import Question
 
 log = logging.getLogger(__name__)
@@ -269,25 +267,24 @@ async def _answers(
 
 def undecided(transcripts: Sequence[Transcript]) -> bool:
     """Whether the last debate found no agreement, and no answer has more than half of all seats."""
-    count = max(Counter(map(canonical, _said(transcripts))).values(), default=0)
+    count = max(Counter(answer.text for answer in _given(transcripts)).values(), default=0)
     seats = sum(t.protocol.agents for t in transcripts)
     return transcripts[-1].outcome.ended != "agreement" and 2 * count <= seats
 
 
 def read_answer(transcripts: Sequence[Transcript], choose: Choose = "plurality") -> Answer:
     """What debates about one question answer, all seats counted together."""
-    said = _said(transcripts)
-    count = Counter(map(canonical, said))
-    place = {same: i for i, same in reversed(list(enumerate(map(canonical, said))))}
-    liked = _liked(transcripts, count) if choose == "votes" else {}
-    how: How = "votes" if liked else "plurality"
-    if choose == "votes" and not liked:
+    given = _given(transcripts)
+    by = accuracy.liked(transcripts, given) if choose == "votes" else {}
+    how: How = "votes" if by else "plurality"
+    if choose == "votes" and not by:
         how = "plurality: no votes"
-    best = max(liked or count, key=lambda a: (liked.get(a, 0.0), count[a], -place[a]), default=None)
+    best = accuracy.choose(given, by)
     agents = sum(t.protocol.agents for t in transcripts)
+    share = sum(a.text == best.text for a in given) / agents if best is not None else 0.0
     return Answer(
-        answer=None if best is None else said[place[best]],
-        agreement=count[best] / agents if best is not None else 0.0,
+        answer=None if best is None else best.said,
+        agreement=share,
         how=how if transcripts else "failed",
         ended=transcripts[-1].outcome.ended if transcripts else "failed",
         rounds=sum(t.outcome.rounds for t in transcripts),
@@ -297,26 +294,10 @@ def read_answer(transcripts: Sequence[Transcript], choose: Choose = "plurality")
     )
 
 
-def _said(transcripts: Sequence[Transcript]) -> list[str]:
-    """The last answer that each seat gave, in the order of debates and seats. A reply without an
-    answer takes nothing back."""
-    by_seat = [s for t in transcripts for s in answers_by_seat(t.protocol, t.turns).values()]
-    given = [[answer for answer in answers if answer is not None] for answers in by_seat]
-    return [answers[-1] for answers in given if answers]
-
-
-def _liked(transcripts: Sequence[Transcript], among: Counter[str]) -> dict[str, float]:
-    """For each of some answers, the mean gen reward of the turns that give it; an answer that
-    nobody voted on is missing."""
-    rewards = defaultdict[str, list[float]](list)
-    for transcript in transcripts:
-        earned = gen_rewards(transcript.votes)
-        for turn in transcript.turns:
-            said = answer_of(turn)
-            if turn.id in earned and said is not None and canonical(said) in among:
-                rewards[canonical(said)].append(earned[turn.id])
-    # Rounded, so that the order of a sum cannot decide between equals.
-    return {same: round(sum(marks) / len(marks), 9) for same, marks in rewards.items()}
+def _given(transcripts: Sequence[Transcript]) -> list[accuracy.Answer]:
+    """The last answer that each seat gave, in the order of debates and seats."""
+    last = [a for t in transcripts for a in accuracy.held(accuracy.answers_in(t, {}))]
+    return [answer for answer in last if answer.text is not None]
 
 
 async def player_of(model: str | Engine | Player) -> Player:

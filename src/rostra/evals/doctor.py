@@ -7,8 +7,7 @@ questions: held-out ones stay unseen.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 from rostra.arena import Debate, Played
 from rostra.debate.peer import PeerRules, judge_warnings
@@ -19,6 +18,7 @@ from rostra.debate.votes import Ballot
 from rostra.engines.engine import Engine
 from rostra.errors import ArenaError
 from rostra.evals.accuracy import votes_right
+from rostra.evals.checks import Check, Diagnosis, Share, Status
 from rostra.evals.sample import (
     K,
     Memory,
@@ -44,10 +44,6 @@ from rostra.runs.settings import Recipe
 from rostra.seeds import derive
 from rostra.tasks.task import Task
 
-Status = Literal["pass", "thin", "fail", "unknown"]
-Rows = Sequence[tuple[float, float]]
-"""For each question, how many of how many."""
-
 FINISHED = 0.9
 """Of debates that are begun, so many must come to an end."""
 FORMED = 0.8
@@ -57,106 +53,14 @@ SOLVED, THIN = 0.05, 0.1
 little."""
 PASSED = 0.2
 """The share of questions of which one of K answers must be right."""
-CHANCE = 0.5
-"""A judge must be better than a coin."""
+CHANCE, HARDLY = 0.5, 0.6
+"""A judge must be better than a coin. One who cannot be better than the second is hardly so."""
 GROUPS = 4
 """Fewer groups with a signal in a step make a rough gradient, and fewer than 1 none."""
 CUT, SOME_CUT = 0.2, 0.05
 """Replies that may be cut by their length."""
 HALF = 0.5
 """Where fewer turns than this have a reward, most of what is sampled teaches nothing."""
-BECAUSE = {
-    "format": "who cannot keep the form fails everything else too",
-    "comparisons": "without votes there is nothing to learn from",
-}
-"""Why a check stands before others."""
-Z = 1.96
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A share with its 95% interval; not a number where nothing is known."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-    """What it is a share of."""
-
-    @classmethod
-    def of(cls, rows: Rows) -> "Share":
-        """Wilson's interval, which says something of 0 in 24 too. Answers to one question go
-        together, so the trials that count are as many as the spread between questions tells, and
-        where it tells nothing as many as there are questions."""
-        rows = [(part, whole) for part, whole in rows if whole]
-        n, k = sum(whole for _, whole in rows), len(rows)
-        if not k:
-            return cls(math.nan, math.nan, math.nan, 0)
-        value = sum(part for part, _ in rows) / n
-        spread = sum((part - value * whole) ** 2 for part, whole in rows) / n**2
-        spread *= k / max(k - 1, 1)
-        told = value * (1 - value) / spread if spread > 1e-12 else k
-        trials = min(max(told, k), n)
-        scale = 1 + Z**2 / trials
-        middle = (value + Z**2 / (2 * trials)) / scale
-        reach = Z / scale * math.sqrt(value * (1 - value) / trials + (Z / (2 * trials)) ** 2)
-        return cls(value, max(middle - reach, 0.0), min(middle + reach, 1.0), round(n))
-
-    def __str__(self) -> str:
-        value = f"{100 * self.value:.1f}".removesuffix(".0")
-        return f"{value}% [{100 * self.low:.0f}-{100 * self.high:.0f}%]"
-
-    def numbers(self) -> dict[str, float]:
-        return {"share": self.value, "low": self.low, "high": self.high, "n": float(self.n)}
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the list: what was seen, and what to do where that is not enough."""
-
-    name: str
-    status: Status
-    saw: str
-    try_: str = ""
-    numbers: dict[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls, name: str, share: Share, saw: str, try_: str, *, fails: bool, thin: bool = False
-    ) -> "Check":
-        """A check of a share; unknown where there is none."""
-        status: Status = "fail" if fails else "thin" if thin else "pass"
-        status = status if share.n else "unknown"
-        return cls(name, status, saw, "" if status == "pass" else try_, share.numbers())
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """Every check, in the order in which one fails because of another."""
-
-    checks: tuple[Check, ...]
-
-    @property
-    def main(self) -> Check | None:
-        """The first check that fails."""
-        return next((check for check in self.checks if check.status == "fail"), None)
-
-    @property
-    def ready(self) -> bool:
-        return self.main is None
-
-    @property
-    def verdict(self) -> str:
-        """`ready`, or `not ready` and the main reason."""
-        if self.main is None:
-            kinds = {
-                kind: [check.name for check in self.checks if check.status == kind]
-                for kind in ("thin", "unknown")
-            }
-            rest = "; ".join(f"{kind}: {', '.join(who)}" for kind, who in kinds.items() if who)
-            return f"ready ({rest})" if rest else "ready"
-        reason = f"not ready: {self.main.name}: {self.main.saw}"
-        return f"{reason}; {BECAUSE[self.main.name]}" if self.main.name in BECAUSE else reason
 
 
 async def diagnose(
@@ -167,8 +71,10 @@ async def diagnose(
     *,
     speaker: Player | None = None,
     progress: Progress | None = None,
+    stage: int = 1,
 ) -> Diagnosis:
-    """Plays a sample and judges it. `speaker` gives the prepared solutions, where there is one."""
+    """Plays a sample and judges it. `speaker` gives the prepared solutions, where there is one. Of
+    a curriculum, the task is that of one stage, counted from 1."""
     count = min(questions, len(task.train)) or 1
     rules = recipe.protocol
     try:
@@ -188,10 +94,11 @@ async def diagnose(
     except ArenaError as error:
         return Diagnosis((Check("debates", "fail", str(error), numbers={"share": 0.0}),))
     context = getattr(engine, "context", None)
-    return judge_sample(recipe, task, Sample(probed, alone, prepared, context, memory_of(engine)))
+    sample = Sample(probed, alone, prepared, context, memory_of(engine))
+    return judge_sample(recipe, task, sample, stage)
 
 
-def judge_sample(recipe: Recipe, task: Task, sample: Sample) -> Diagnosis:
+def judge_sample(recipe: Recipe, task: Task, sample: Sample, stage: int = 1) -> Diagnosis:
     """What a sample says about a recipe. Form comes first, because whoever cannot keep it fails
     everything else; then solving, judging, and what is left to learn from."""
     transcripts = sample.probe.played.transcripts
@@ -207,6 +114,7 @@ def judge_sample(recipe: Recipe, task: Task, sample: Sample) -> Diagnosis:
             _context(recipe.protocol, transcripts, sample.context),
             _throughput(recipe, sample.probe),
             _memory(sample.memory),
+            *_stages(recipe, stage),
         )
     )
 
@@ -324,19 +232,30 @@ def _votes(name: str, transcripts: Sequence[Transcript], task: Task) -> Check:
     """Whether votes on a right and a wrong answer are better than a coin."""
     marks = all_marks(transcripts, task)
     share = Share.of([votes_right(t, known) for t, known in zip(transcripts, marks, strict=True)])
-    numbers, more = share.numbers(), "Play more: --questions."
     if not any(marks):
-        return Check(name, "unknown", "no answer is known to be right or wrong", numbers=numbers)
+        saw = "no answer is known to be right or wrong"
+        return Check(name, "unknown", saw, numbers=share.numbers())
+    return votes_check(name, share)
+
+
+def votes_check(name: str, share: Share) -> Check:
+    """What a share of right votes says about a judge. One who has done no better than a coin fails
+    as soon as enough was seen: a run would learn from noise."""
+    numbers, more = share.numbers(), "Play more: --questions."
     if not share.n:
         saw = "no vote chose between a right and a wrong answer"
         return Check(name, "unknown", saw, more, numbers)
     saw = f"{share} of {share.n:,} votes go to the right answer"
     if share.low > CHANCE:
         return Check(name, "pass", saw, numbers=numbers)
-    if share.high >= CHANCE:
+    if share.high >= HARDLY:
         return Check(name, "unknown", f"{saw}, which may be a coin", more, numbers)
     try_ = "Warm start with comparisons, or set rewards.judge_truth above 0."
-    return Check(name, "fail", f"{saw}, which is worse than a coin", try_, numbers)
+    if share.value > CHANCE:
+        saw, try_ = f"{saw}, which is hardly better than a coin", f"{more} {try_}"
+        return Check(name, "thin", saw, try_, numbers)
+    than = "worse than" if share.high < CHANCE else "no better than"
+    return Check(name, "fail", f"{saw}, which is {than} a coin", try_, numbers)
 
 
 def _ballots_only(transcript: Transcript) -> Transcript:
@@ -457,3 +376,15 @@ def _memory(memory: Memory | None) -> Check:
     try_ = "" if fits else "Train an adapter (model.lora_rank=16), or take a smaller model."
     numbers = {"held": memory.held, "more": memory.more, "free": memory.free}
     return Check("memory", "pass" if fits else "fail", saw, try_, numbers)
+
+
+def _stages(recipe: Recipe, stage: int) -> list[Check]:
+    """A curriculum is checked one stage at a time: later ones are for a policy that has learned, so
+    the weights of today say nothing about them."""
+    names = [stage.task.name for stage in recipe.stages]
+    if len(names) < 2:
+        return []
+    saw = f"only number {stage} of {len(names)} was checked ({' > '.join(names)})"
+    try_ = "Check another with the weights it will begin with: --stage, and model.start."
+    numbers = {"stages": float(len(names)), "checked": float(stage)}
+    return [Check("stages", "unknown", saw, try_, numbers)]

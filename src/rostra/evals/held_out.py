@@ -18,7 +18,7 @@ from rostra.debate.peer import PeerRules
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import TurnId
 from rostra.debate.votes import Vote
-from rostra.evals.statistics import interval, ratio_interval
+from rostra.evals.statistics import Measure, ratio_interval
 from rostra.learn.evaluator import Evaluation, Progress
 from rostra.learn.lesson import all_marks, answers_of
 from rostra.players.player import Player
@@ -234,6 +234,5 @@ def _votes_right(votes: Iterable[Vote], marks: Mapping[TurnId, float]) -> tuple[
 
 
 def _with_interval(name: str, values: Sequence[float]) -> dict[str, float]:
-    low, high = interval(values)
-    mean = float(np.mean(values)) if values else float("nan")
-    return {name: mean, f"{name}/low": low, f"{name}/high": high}
+    found = Measure.share(values)
+    return {name: found.mean, f"{name}/low": found.low, f"{name}/high": found.high}

@@ -21,7 +21,6 @@ from rostra.debate.transcript import Transcript, finish
 from rostra.errors import ArenaError, ConfigError
 from rostra.evals.accuracy import (
     Marks,
-    Measure,
     Row,
     debate_row,
     direct_row,
@@ -29,7 +28,15 @@ from rostra.evals.accuracy import (
     summary,
     vote_row,
 )
-from rostra.evals.panel import Bench, panel_debates, panel_rows, panel_summary, win_rates
+from rostra.evals.panel import (
+    Bench,
+    in_both_orders,
+    panel_debates,
+    panel_rows,
+    panel_summary,
+    win_rates,
+)
+from rostra.evals.statistics import Measure
 from rostra.learn.lesson import all_marks
 from rostra.players.player import Player
 from rostra.seeds import derive
@@ -40,6 +47,8 @@ Mode = Literal["direct", "vote", "debate", "roles"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 WAVES = 1000
 """A vote asks at most so many times for another round of answers."""
+JUDGE = "judge"
+"""The name of the first judge of a panel; those of others begin with it."""
 
 
 class Shelf(Protocol):
@@ -70,7 +79,7 @@ class Examination:
     budget: int | None = None
     """vote: tokens for a question; None is what its debate took."""
     judges: int = 3
-    """Of a panel."""
+    """Seats that a single judge of a panel fills; several judges have one each."""
     concurrency: int = 64
     """Debates at a time."""
     retries: int = 2
@@ -120,6 +129,32 @@ class Examination:
 
 
 @dataclass(frozen=True, slots=True)
+class Tally:
+    """How many questions the numbers of a mode are about, and what became of the others."""
+
+    asked: int = 0
+    failed: int = 0
+    """Those whose debates kept failing, and are left out."""
+    error: str | None = None
+    """What the first of them failed with."""
+    ungraded: int = 0
+    """Those that were not asked, because nobody knows the right answer."""
+
+    def notes(self) -> list[str]:
+        """What is missing, a sentence each."""
+        found = []
+        if self.failed:
+            why = f": {self.error}" if self.error else "."
+            found.append(f"{self.failed} of {self.asked} questions failed{why}")
+        if self.ungraded:
+            total = self.asked + self.ungraded
+            found.append(
+                f"{self.ungraded} of {total} questions have no known answer and were not asked."
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """What a mode found out."""
 
@@ -127,6 +162,7 @@ class Findings:
     """One for each question that was answered."""
     measures: dict[str, Measure]
     """Means over questions, with their intervals."""
+    tally: Tally = Tally()
 
 
 async def examine(
@@ -137,12 +173,15 @@ async def examine(
     progress: Progress | None = None,
 ) -> Findings:
     """Plays what is not on the shelf yet, and measures all of it. A question that keeps failing is
-    left out."""
+    left out and counted; one without a reference is not asked, unless all are."""
     if mode == "roles" and "opponent" not in players:
         raise ConfigError("mode roles: needs an opponent")
-    desk = _Desk(mode, exam, players, shelf, progress)
     if exam.open_ended:
-        return await _panel(mode, desk, exam, players)
+        return await _panel(mode, exam, players, shelf, progress)
+    graded = [question for question in exam.questions if question.reference is not None]
+    ungraded = len(exam.questions) - len(graded)
+    exam = replace(exam, questions=graded)
+    desk = _Desk(mode, exam, players, shelf, progress)
     match mode:
         case "direct":
             openers = len(exam.rules.protocol().slots[0].seats)
@@ -152,26 +191,46 @@ async def examine(
             done = await desk.play(exam.debates())
             rows = desk.rows(done, lambda q, ts, ms: debate_row(q, ts[0], ms[0]))
         case "roles":
-            rows = desk.rows(await desk.play(exam.roles()), roles_row)
+            done = _in_every_seat(await desk.play(exam.roles()), exam.rules.agents)
+            rows = desk.rows(done, roles_row)
         case "vote":
             rows = await _vote(desk, exam)
-    return Findings(rows, summary(rows))
+    if desk.cause and not rows:
+        raise ArenaError(
+            f"mode {mode}: no question could be finished; the first failed with "
+            f"{_named(desk.cause)}"
+        ) from desk.cause
+    tally = desk.tally([row.question for row in rows], ungraded)
+    return Findings(rows, summary(rows), tally)
+
+
+def _in_every_seat(transcripts: Sequence[Transcript], agents: int) -> list[Transcript]:
+    """The debates about questions on which the policy had every seat: a mean over some of them
+    would not be one over roles."""
+    count = Counter(transcript.question.id for transcript in transcripts)
+    return [t for t in transcripts if count[t.question.id] == agents]
 
 
 async def _panel(
-    mode: Mode, desk: "_Desk", exam: Examination, players: Mapping[str, Player]
+    mode: Mode,
+    exam: Examination,
+    players: Mapping[str, Player],
+    shelf: Shelf,
+    progress: Progress | None,
 ) -> Findings:
-    """Win rates by votes of judges that did not play. The accuracy of a row is its win rate."""
+    """Win rates by votes of judges that did not play. The accuracy of a row is its win rate, and
+    its tokens are those of one debate."""
     if mode != "roles":
         raise ConfigError(
             f"mode {mode}: these questions have no right answer; use mode roles, which asks judges"
         )
-    judge = players.get("judge")
-    if judge is None or judge in (players["policy"], players["opponent"]):
+    judges = [player for name, player in players.items() if name.startswith(JUDGE)]
+    if not judges or any(judge in (players["policy"], players["opponent"]) for judge in judges):
         raise ConfigError("mode roles: without right answers it needs a judge that does not play")
-    debates = panel_debates(exam.questions, exam.rules, exam.seed, exam.judges)
-    desk = desk.seated({**players, "judge": Bench([judge] * exam.judges)})
-    done = await desk.play(debates)
+    bench = judges * exam.judges if len(judges) == 1 else judges
+    desk = _Desk(mode, exam, {**players, JUDGE: Bench(bench)}, shelf, progress)
+    played = await desk.play(panel_debates(exam.questions, exam.rules, exam.seed, len(bench)))
+    done = in_both_orders(played, desk.cause)
     verdicts = panel_rows(done)
     found = panel_summary(verdicts, exam.seed)
     measures = {
@@ -184,11 +243,12 @@ async def _panel(
         said[transcript.question.id] += sum(len(turn.tokens) for turn in transcript.turns)
         read[transcript.question.id] += sum(len(turn.observation) for turn in transcript.turns)
     rows = [
-        Row(q, rate, tokens=said[q], prompt_tokens=read[q])
+        Row(q, rate, tokens=said[q] / 2, prompt_tokens=read[q] / 2)
         for q, rate in win_rates(verdicts).items()
     ]
     costs = {name: summary(rows)[name] for name in ("tokens", "prompt_tokens")}
-    return Findings(rows, {"accuracy": measures["win_rate"], **measures, **costs})
+    tally = desk.tally([transcript.question.id for transcript in done])
+    return Findings(rows, {"accuracy": measures["win_rate"], **measures, **costs}, tally)
 
 
 async def _vote(desk: "_Desk", exam: Examination) -> list[Row]:
@@ -241,14 +301,22 @@ class _Desk:
         progress: Progress | None,
     ) -> None:
         self.shelf = shelf
+        self.cause: BaseException | None = None
+        """Of the first failure."""
         self._mode: Mode = mode
         self._exam = exam
         self._players = players
         self._progress = progress
 
-    def seated(self, players: Mapping[str, Player]) -> "_Desk":
-        """The same with other players."""
-        return _Desk(self._mode, self._exam, players, self.shelf, self._progress)
+    def tally(self, answered: Sequence[str], ungraded: int = 0) -> Tally:
+        """What became of the questions, given those that were answered."""
+        asked = len(self._exam.questions)
+        failed = asked - len(set(answered))
+        error = None
+        if failed:
+            none = "their debates failed, so there are no tokens to spend"
+            error = _named(self.cause) if self.cause else none
+        return Tally(asked, failed, error, ungraded)
 
     async def play(self, debates: Sequence[Debate], name: str = "") -> list[Transcript]:
         """The debates in their order: those on the shelf, and the others played. One that keeps
@@ -271,7 +339,7 @@ class _Desk:
 
         if missing:
             try:
-                await play(
+                played = await play(
                     missing,
                     self._players,
                     concurrency=self._exam.concurrency,
@@ -279,9 +347,12 @@ class _Desk:
                     turn_timeout=self._exam.turn_timeout,
                     watch=watch,
                 )
-            except ArenaError:
+                causes = [failure.cause for failure in played.failures]
+            except ArenaError as error:
                 if not known:
                     raise
+                causes = [error.__cause__ or error]
+            self.cause = self.cause or next(iter(causes), None)
         return [known[debate.seed] for debate in debates if debate.seed in known]
 
     def rows(
@@ -298,3 +369,9 @@ class _Desk:
             group[1].append(known)
         order = [question.id for question in self._exam.questions if question.id in groups]
         return [measure(question, *groups[question]) for question in order]
+
+
+def _named(error: BaseException) -> str:
+    """An error in one line."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= 200 else text[:197] + "..."

@@ -25,7 +25,14 @@ from rostra.debate.views import View
 from rostra.engines.arrays import FloatArray
 from rostra.errors import ArenaError, ConfigError, DataError
 from rostra.evals.agreement import alpha_of, coincidences
-from rostra.evals.statistics import interval, logistic, middle, redrawn, sigmoid
+from rostra.evals.statistics import (
+    interval,
+    logistic,
+    middle,
+    redrawn,
+    share_interval,
+    sigmoid,
+)
 from rostra.players.player import Player, Reply
 from rostra.seeds import derive, permuted
 from rostra.tasks.question import Question
@@ -153,21 +160,24 @@ async def compare_open(
         turn_timeout=turn_timeout,
         watch=watch,
     )
-    kept = _in_both_orders(done.transcripts)
-    if done.failures and not kept:
-        cause = done.failures[0].cause
-        raise ArenaError(
-            f"none of {len(questions)} questions could be finished in both orders; the first "
-            f"failed with {type(cause).__name__}: {cause}"
-        ) from cause
-    return kept
+    return in_both_orders(done.transcripts, done.failures[0].cause if done.failures else None)
 
 
-def _in_both_orders(transcripts: Iterable[Transcript]) -> list[Transcript]:
+def in_both_orders(
+    transcripts: Iterable[Transcript], cause: BaseException | None
+) -> list[Transcript]:
+    """The debates about questions that were finished in both orders. ArenaError where failures, of
+    which `cause` is the first, have left none."""
     pairs = defaultdict[str, list[Transcript]](list)
     for transcript in transcripts:
         pairs[transcript.question.id].append(transcript)
-    return [transcript for pair in pairs.values() if len(pair) == 2 for transcript in pair]
+    kept = [transcript for pair in pairs.values() if len(pair) == 2 for transcript in pair]
+    if cause is not None and not kept:
+        raise ArenaError(
+            "no question could be finished in both orders; the first failed with "
+            f"{type(cause).__name__}: {cause}"
+        ) from cause
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,12 +275,12 @@ def panel_summary(rows: Sequence[Row], seed: int = 0) -> dict[str, float]:
     questions = len({row.question for row in rows})
     longer = [(np.sign(_longer_by(row)) + 1) / 2 for row in formed]
     return {
-        **_means("win_rate", won, [_score(row) for row in won], seed),
+        **_shares("win_rate", won, [_score(row) for row in won], seed),
         **_interval("win_rate/length_controlled", _length_controlled(won, seed)),
         **_means("length_difference", formed, [_longer_by(row) for row in formed], seed),
-        **_means("longer", formed, longer, seed),
+        **_shares("longer", formed, longer, seed),
         **_interval("agreement", _agreement(judged, seed)),
-        **_means("first_shown_wins", votes, [_first_wins(row) for row in votes], seed),
+        **_shares("first_shown_wins", votes, [_first_wins(row) for row in votes], seed),
         "votes_missing": _share([row.verdict is None for row in judged]),
         "malformed/policy": _share([row.policy_malformed for row in debates]),
         "malformed/opponent": _share([row.opponent_malformed for row in debates]),
@@ -298,9 +308,18 @@ def _share(marks: Sequence[bool]) -> float:
 def _means(name: str, rows: Sequence[Row], values: Sequence[float], seed: int) -> dict[str, float]:
     """A mean over questions of means over their rows."""
     means = list(_by_question(rows, values).values())
-    low, high = interval(means, seed)
+    return _ended(name, means, interval(means, seed))
+
+
+def _shares(name: str, rows: Sequence[Row], values: Sequence[float], seed: int) -> dict[str, float]:
+    """The same of shares, where never and always are not certain."""
+    means = list(_by_question(rows, values).values())
+    return _ended(name, means, share_interval(means, seed))
+
+
+def _ended(name: str, means: Sequence[float], ends: tuple[float, float]) -> dict[str, float]:
     mean = sum(means) / len(means) if means else float("nan")
-    return {name: mean, f"{name}/low": low, f"{name}/high": high}
+    return {name: mean, f"{name}/low": ends[0], f"{name}/high": ends[1]}
 
 
 def _by_question(rows: Sequence[Row], values: Sequence[float]) -> dict[str, float]:

@@ -65,7 +65,9 @@ async def probe(
     began = time.monotonic()
     played = await play_sample(debates, player, recipe, watch)
     sampling = time.monotonic() - began
-    data = learn_from(played.transcripts, recipe, task, RoleBaseline()).data
+    # From then on everything is paid that the recipe pays at all.
+    step = recipe.rewards.judge_first
+    data = learn_from(played.transcripts, recipe, task, RoleBaseline(), step=step).data
     began = time.monotonic()
     if data:
         await trainer.forward(data[:TIMED])

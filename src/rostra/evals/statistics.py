@@ -13,6 +13,7 @@ RESAMPLES = 1000
 FLIPS = 10_000
 EXACT = 14
 """Up to so many differences, every way to flip their signs is tried."""
+Z = 1.96
 STRIDE = 10.0
 """The longest step of a fit. Longer ones can overshoot for ever."""
 
@@ -26,6 +27,20 @@ def interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
     return middle(_resampled(array, np.random.default_rng(seed)))
 
 
+def share_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
+    """The same where each value is a share, from 0 to 1. Where all are 0, or all are 1, a bootstrap
+    knows no doubt; Wilson's interval does."""
+    if len(values) and (all(v == 0 for v in values) or all(v == 1 for v in values)):
+        return _wilson(values[0] == 1, len(values))
+    return interval(values, seed)
+
+
+def _wilson(always: bool, n: int) -> tuple[float, float]:
+    """The 95% interval of a share that was seen n times, always or never."""
+    doubt = Z**2 / (n + Z**2)
+    return (1 - doubt, 1.0) if always else (0.0, doubt)
+
+
 def _resampled(values: FloatArray, random: np.random.Generator) -> FloatArray:
     picks = random.integers(0, len(values), (RESAMPLES, len(values)))
     return np.asarray(values[picks].mean(1))
@@ -34,11 +49,14 @@ def _resampled(values: FloatArray, random: np.random.Generator) -> FloatArray:
 def ratio_interval(
     parts: Sequence[float], wholes: Sequence[float], seed: int = 0
 ) -> tuple[float, float]:
-    """The 95% interval of sum(parts) / sum(wholes), by bootstrap over pairs of them. Not a number
-    where the wholes are 0."""
+    """The 95% interval of the share sum(parts) / sum(wholes), by bootstrap over pairs of them. For
+    all or nothing it is Wilson's, with a trial for each whole above 0: what is inside of one goes
+    together. Not a number where the wholes are 0."""
     part, whole = np.asarray(parts, np.float64), np.asarray(wholes, np.float64)
     if not len(whole) or not whole.sum():
         return float("nan"), float("nan")
+    if not part.any() or (part == whole).all():
+        return _wilson(bool(part.any()), int((whole > 0).sum()))
     picks = np.random.default_rng(seed).integers(0, len(whole), (RESAMPLES, len(whole)))
     totals = whole[picks].sum(1)
     return middle(part[picks].sum(1)[totals > 0] / totals[totals > 0])
@@ -60,6 +78,35 @@ def middle(values: FloatArray) -> tuple[float, float]:
         return float("nan"), float("nan")
     low, high = np.quantile(known, [0.025, 0.975])
     return float(low), float(high)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A mean over questions with its 95% interval; not a number where nothing is known."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Measure":
+        """Of any numbers, such as tokens."""
+        known = _known(values)
+        return cls(_mean(known), *interval(known))
+
+    @classmethod
+    def share(cls, values: Sequence[float]) -> "Measure":
+        """Of shares, from 0 to 1."""
+        known = _known(values)
+        return cls(_mean(known), *share_interval(known))
+
+
+def _known(values: Sequence[float]) -> list[float]:
+    return [value for value in values if not math.isnan(value)]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ import zstandard
 
 from rostra.debate.transcript import Transcript
 from rostra.errors import ConfigError, DataError
-from rostra.evals.accuracy import Measure, Row
-from rostra.evals.modes import MODES, Mode
+from rostra.evals.accuracy import Row
+from rostra.evals.modes import MODES, Mode, Tally
+from rostra.evals.statistics import Measure
 from rostra.runs.folder import read_lines, write_whole
+from rostra.runs.frames import frames
 from rostra.runs.recipe import flat
 from rostra.runs.transcripts import dumps, from_data
 
@@ -116,7 +119,7 @@ class EvalFolder:
                 f"{self.path}: cannot go on with other settings ({'; '.join(changed[:4])}); use "
                 "the old ones, --overwrite, or another folder (--out)"
             )
-        modes = [*before.get("modes", []), *now["modes"]]
+        modes = [*read_modes(self.path), *now["modes"]]
         self.settings = {**self.settings, "modes": [m for m in MODES if m in modes]}
 
     # The shelf
@@ -143,20 +146,25 @@ class EvalFolder:
     def _read(self, mode: Mode) -> list[Transcript]:
         """The debates on file. What a kill has torn off the end is cut away."""
         file = self._file(mode)
-        raw = file.read_bytes() if file.exists() else b""
+        if not file.exists():
+            return []
         found: list[Transcript] = []
         whole = 0
-        for frame, end in _frames(raw):
-            found.append(from_data(json.loads(frame)))
-            whole = end
-        if whole < len(raw):
+        with file.open("rb") as opened, contextlib.suppress(EOFError, zstandard.ZstdError):
+            for frame, end in frames(opened):
+                found.append(from_data(json.loads(frame)))
+                whole = end
+        if whole < file.stat().st_size:
             os.truncate(file, whole)
         return found
 
     # Results
 
     def write(
-        self, rows: Mapping[Mode, Sequence[Row]], results: Mapping[Mode, Mapping[str, Measure]]
+        self,
+        rows: Mapping[Mode, Sequence[Row]],
+        results: Mapping[Mode, Mapping[str, Measure]],
+        tallies: Mapping[Mode, Tally] | None = None,
     ) -> None:
         lines = [
             json.dumps(_clean({"mode": mode, **row.to_data()}))
@@ -168,25 +176,20 @@ class EvalFolder:
             mode: {
                 **{name: _clean(asdict(measure)) for name, measure in found.items()},
                 "questions": len(rows[mode]),
+                **(asdict(tallies[mode]) if tallies else {}),
             }
             for mode, found in results.items()
         }
         write_whole(self.path / "results.json", json.dumps(data, indent=1).encode())
 
 
-def _frames(raw: bytes) -> Iterator[tuple[bytes, int]]:
-    """The whole frames of a file, and where each ends."""
-    at = 0
-    while at < len(raw):
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        try:
-            content = frame.decompress(raw[at:])
-        except zstandard.ZstdError:
-            return
-        if not frame.eof:
-            return
-        at = len(raw) - len(frame.unused_data)
-        yield content, at
+def first_debates(folder: Path, mode: Mode, count: int) -> list[Transcript]:
+    """The first debates of a mode, without reading the others; none where it was not played."""
+    file = folder / "transcripts" / f"{mode}.jsonl.zst"
+    if not file.exists():
+        return []
+    with file.open("rb") as opened:
+        return [from_data(json.loads(frame)) for frame, _ in islice(frames(opened), count)]
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -199,6 +202,16 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise DataError(f"{folder}: no {SETTINGS} in it; is it an evaluation?") from None
     except (OSError, ValueError, AssertionError):
         raise DataError(f"{folder / SETTINGS}: cannot be read") from None
+
+
+def read_modes(folder: Path) -> list[Mode]:
+    """The modes that an evaluation was asked for."""
+    found = read_settings(folder).get("modes")
+    if not isinstance(found, list) or not all(mode in MODES for mode in found):
+        raise DataError(
+            f"{folder / SETTINGS}: names no modes, so nothing can go on with it; --overwrite it"
+        )
+    return [mode for mode in MODES if mode in found]
 
 
 def read_rows(folder: Path) -> dict[Mode, dict[str, dict[str, Any]]]:

@@ -18,7 +18,7 @@ from rostra.rewards.metrics import (
     truth_metrics,
 )
 from rostra.rewards.score import Guide, score
-from rostra.rewards.streams import GEN, JUDGE, judge_rewards
+from rostra.rewards.streams import judge_rewards
 from rostra.runs.settings import Recipe
 from rostra.tasks.grading import boxed
 from rostra.tasks.task import Task
@@ -78,6 +78,7 @@ def learn_from(
     task: Task,
     baseline: RoleBaseline,
     guide: Guide | None = None,
+    step: int = 0,
 ) -> Lesson:
     """Scores the debates. The truth is logged, and rewarded only where the recipe mixes it in."""
     settings = recipe.rewards
@@ -88,7 +89,7 @@ def learn_from(
     batch = datums(
         transcripts,
         scores.advantages.groups,
-        weights={GEN: settings.gen, JUDGE: settings.judge},
+        weights=settings.weights(step),
         normalise=settings.normalise,
     )
     metrics = {

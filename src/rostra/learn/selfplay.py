@@ -177,7 +177,7 @@ class SelfPlay(Loop):
     async def _learn(self, trainer: Trainer, step: int, batch: Sampled) -> dict[str, float]:
         guide = await self._guided(step, batch)
         task = self._tasks[batch.stage]
-        lesson = learn_from(batch.transcripts, self.recipe, task, self._baseline, guide)
+        lesson = learn_from(batch.transcripts, self.recipe, task, self._baseline, guide, step)
         self._baseline = lesson.baseline
         if self.recipe.train.resample:
             for question, share in lesson.passed.items():

@@ -10,6 +10,7 @@ from rostra.engines.schedules import Kind, Schedule
 from rostra.engines.training import Loss
 from rostra.errors import ConfigError
 from rostra.rewards.score import Baseline, Control, RewardRules
+from rostra.rewards.streams import GEN, JUDGE
 from rostra.runs.trackers import TRACKERS
 from rostra.tasks.catalogue import CATALOGUE, FIELDS, SUBJECTS, GraderName, TaskName
 from rostra.tasks.task import PARTS
@@ -151,14 +152,22 @@ class RewardSettings:
     judge: float = 1.0
     """The weight of judging. Below 1 while judges are weak: they can learn to agree without
     being right."""
+    judge_first: int = 0
+    """For so many steps only judging and form are paid, while answers still differ and judges have
+    something to tell apart. Solving then learns from judges who agree."""
     normalise: Normalise = "token_mean"
 
     def __post_init__(self) -> None:
         self.rules(PeerRules())
+        _at_least("judge_first", self.judge_first, 0)
         check_choice("normalise", self.normalise, get_args(Normalise))
         for name in ("gen", "judge"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"{name} = {getattr(self, name)}: must be 0 or more")
+
+    def weights(self, step: int) -> dict[str, float]:
+        """What a stream weighs at a step."""
+        return {GEN: self.gen if step >= self.judge_first else 0.0, JUDGE: self.judge}
 
     def rules(self, protocol: PeerRules) -> RewardRules:
         return RewardRules(
@@ -412,6 +421,10 @@ class Recipe:
         for stage in self.stages:
             if "/" not in stage.measure:
                 check_choice("stages: measure", stage.measure, plain)
+        if self.rewards.judge_first and self.protocol.reward != "streams":
+            raise ConfigError(
+                "rewards.judge_first: needs protocol.reward = streams, which pays judging apart"
+            )
         if self.bootstrap.guide and self.protocol.reward != "streams":
             raise ConfigError("bootstrap.guide: needs protocol.reward = streams, to pay judges by")
         if self.bootstrap.guide and not self.protocol.closing_ballot:

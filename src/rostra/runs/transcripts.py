@@ -27,6 +27,7 @@ from rostra.debate.votes import comparable
 from rostra.engines.sampling import Completion, StopReason
 from rostra.errors import DataError, RostraError
 from rostra.runs.config import first_error
+from rostra.runs.frames import frames
 from rostra.tasks.question import Question
 
 FORMAT = "rostra.transcript"
@@ -269,8 +270,9 @@ def read_transcripts(path: Path) -> Iterator[Stored]:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
-        raw = path.read_bytes()
-        text = (_decompress(raw) if path.suffix == ".zst" else raw).decode("utf-8")
+        with path.open("rb") as file:
+            parts = [part for part, _ in frames(file)] if path.suffix == ".zst" else [file.read()]
+        text = b"".join(parts).decode("utf-8")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
@@ -282,18 +284,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     except EOFError:
         raise DataError(f"{path}: cut short") from None
     yield from enumerate(text.split("\n") if ".jsonl" in path.name else [text], 1)
-
-
-def _decompress(raw: bytes) -> bytes:
-    """All frames of a zstandard file; EOFError when the last one is not whole."""
-    parts = []
-    while raw:
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        parts.append(frame.decompress(raw))
-        if not frame.eof:
-            raise EOFError
-        raw = frame.unused_data
-    return b"".join(parts)
 
 
 def _loads(line: str, place: str) -> Transcript:

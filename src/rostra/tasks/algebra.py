@@ -6,7 +6,8 @@ that never end are what it is for: when one has taken so many seconds of work, i
 
 import json
 import sys
-from functools import lru_cache
+from dataclasses import replace
+from functools import cache, lru_cache
 from typing import Any
 
 from rostra.tasks.needs import need
@@ -25,7 +26,16 @@ def main() -> None:
 
 
 def same(reference: str, answer: str) -> bool:
-    """Whether two expressions have one value."""
+    """Whether two expressions have one value. An equation is no value, and where it is a
+    calculation, all of its sides have to have it."""
+    if "=" in reference and "=" not in answer:
+        return False
+    if "=" in answer and "=" not in reference:
+        return all(_equal(reference, side) for side in answer.split("="))
+    return _equal(reference, answer)
+
+
+def _equal(reference: str, answer: str) -> bool:
     verify = need("math_verify").verify
     try:
         gold, said = _parsed(reference), _parsed(answer)
@@ -37,10 +47,15 @@ def same(reference: str, answer: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _parsed(text: str) -> list[Any]:
-    package = need("math_verify")
-    latex = [package.LatexExtractionConfig()]
-    found: list[Any] = package.parse(f"${text}$", latex, parsing_timeout=0)
+    found: list[Any] = need("math_verify").parse(f"${text}$", [_reading()], parsing_timeout=0)
     return [_settled(one) for one in found]
+
+
+@cache
+def _reading() -> Any:
+    """How LaTeX is read: without units, or the letter of 5m would be one and go."""
+    latex = need("math_verify").LatexExtractionConfig()
+    return replace(latex, normalization_config=replace(latex.normalization_config, units=False))
 
 
 def _settled(expression: Any) -> Any:

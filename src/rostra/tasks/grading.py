@@ -7,9 +7,19 @@ from typing import Protocol
 from rostra.tasks.question import Question
 
 _BRACE = re.compile(r"(\\(?:boxed|fbox)\s*+\{)|[{}]")
-_INTEGER = re.compile(r"[+-]?\d{1,18}(?:\.0+)?")
-_CHOICE = re.compile(r"\(?([a-z])\)?")
+_INTEGER = re.compile(
+    r"(?P<sign>[+-]?)(?:\\?\$)?\s*(?P<inner>[+-]?)"
+    r"(?P<digits>\d{1,18}|\d{1,3}(?:(?:,|\{,\})\d{3}){1,5})(?:\.0+)?"
+)
+_CHOICE = re.compile(r"(?:\(([a-z])\)|([a-z])(?:[.:)]|$))\s*(.*)")
+_DEEPEST = 3
 _NARROW = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)} | {0x3000: 0x20, 0x2212: 0x2D}
+
+
+GROUP = re.compile(
+    r"\\(?:text(?:bf|rm|it|sf|tt|normal)?|mbox|hbox|math(?:rm|bf|it|sf)|operatorname)\s*\{([^{}]*)\}"
+)
+"""Words in LaTeX."""
 
 
 class Grader(Protocol):
@@ -21,34 +31,45 @@ class Grader(Protocol):
 
 
 class Integers:
-    """A whole number, and nothing beside it but a dollar sign or commas."""
+    """A whole number, and nothing beside it but a dollar sign in front and commas between
+    thousands."""
 
     def grade(self, pairs: Sequence[tuple[str, Question]]) -> list[bool]:
         return [same_integer(answer, question.reference or "") for answer, question in pairs]
 
 
 class Exact:
-    """The same text but for case, blanks and a full stop. Where a question has choices, the letter
-    of one stands for it."""
+    """The same text but for case, blanks, a full stop and what sets it in LaTeX. Where a question
+    has choices, the letter of one stands for it; where both are given, they must agree."""
 
     def grade(self, pairs: Sequence[tuple[str, Question]]) -> list[bool]:
         return [self._same(answer, question) for answer, question in pairs]
 
     def _same(self, answer: str, question: Question) -> bool:
-        if question.reference is None:
+        if question.reference is None or not plain(answer):
             return False
-        said, reference = plain(answer), plain(question.reference)
+        if plain(answer) == plain(question.reference):
+            return True
+        said, choices = unset(answer), [unset(choice) for choice in question.choices]
         letter = _CHOICE.fullmatch(said)
-        if letter and question.choices and said not in map(plain, question.choices):
-            place = ord(letter[1]) - ord("a")
-            said = plain(question.choices[place]) if place < len(question.choices) else said
-        return bool(said) and said == reference
+        if letter and said not in choices:
+            place = ord(letter[1] or letter[2]) - ord("a")
+            if place < len(choices) and letter[3] in ("", choices[place]):
+                said = choices[place]
+        return bool(said) and said == unset(question.reference)
 
 
 def plain(text: str) -> str:
     """A text without what does not change its meaning: case, blanks, a last full stop."""
     folded = " ".join(narrow(text).casefold().split())
     return folded.removesuffix(".").rstrip()
+
+
+def unset(text: str) -> str:
+    """A plain text without the LaTeX and the stars that set it in another face."""
+    for _ in range(_DEEPEST):
+        text = GROUP.sub(r" \1 ", text).strip().strip("*")
+    return plain(text)
 
 
 def narrow(text: str) -> str:
@@ -73,18 +94,17 @@ def boxed(solution: str) -> str | None:
 
 def same_integer(answer: str, reference: str) -> bool:
     """Whether two texts are the same whole number; `1,200` and `$1200` are."""
-    numbers = [_integer(text) for text in (answer, reference)]
+    numbers = [whole_number(text) for text in (answer, reference)]
     return numbers[0] is not None and numbers[0] == numbers[1]
 
 
-def canonical(answer: str) -> str:
-    """A form that answers have in common when they are plainly the same: whole numbers as digits,
-    other answers without blanks. It is for counting answers, not for grading them."""
-    number = _integer(answer)
-    return str(number) if number is not None else "".join(plain(answer).split())
-
-
-def _integer(text: str) -> int | None:
-    bare = narrow(text).strip().strip("$")
-    bare = bare.replace("{,}", "").replace(",", "").replace("\\$", "").strip()
-    return int(bare.partition(".")[0]) if _INTEGER.fullmatch(bare) else None
+def whole_number(text: str) -> int | None:
+    """The whole number that a text is, if it is one."""
+    bare = narrow(text).strip()
+    if len(bare) > 2 and bare[0] == bare[-1] == "$":
+        bare = bare.strip("$").strip()
+    found = _INTEGER.fullmatch(bare)
+    if not found or found["sign"] and found["inner"]:
+        return None
+    digits = found["digits"].replace("{,}", "").replace(",", "")
+    return int(found["sign"] + found["inner"] + digits)

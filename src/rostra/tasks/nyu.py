@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rostra.errors import DataError
-from rostra.tasks.grading import Exact
+from rostra.tasks.grading import Exact, plain
 from rostra.tasks.parts import parted
 from rostra.tasks.quality import story_of
 from rostra.tasks.question import Question
@@ -61,45 +61,66 @@ def read_nyu(path: Path) -> Iterator[StoredDebate]:
     texts = {}
     if stories.exists():
         texts = {row.text("story_key"): row.text("text") for row in read_rows(stories)}
+    places: dict[str, str] = {}
     for row in read_rows(file):
-        try:
-            yield _debate(row, texts)
-        except (TypeError, ValueError, AttributeError, IndexError) as error:
-            raise row.wrong(f"cannot be read as a debate: {error}") from None
+        debate = _debate(row, texts)
+        before = places.setdefault(debate.question.id, row.place)
+        if before != row.place:
+            name = debate.question.id
+            raise row.wrong(f"has the name {name!r} that {before} has; names must differ")
+        yield debate
 
 
 def _debate(row: Row, texts: Mapping[str, str]) -> StoredDebate:
     answers, right = row.values.get("answers"), row.values.get("correct_index")
     if not isinstance(answers, list) or len(answers) != 2 or right not in (0, 1):
         raise row.wrong("needs two 'answers', and 0 or 1 as 'correct_index'")
+    right = int(right)
+    first, second = row.texts("answer", answers)
+    if plain(first) == plain(second):
+        raise row.wrong(f"both answers are {first!r}")
     story = row.text("story_key")
-    final = _pair(row.values.get("final_judgement"))
+    final = _pair(row, "final_judgement", row.values.get("final_judgement"))
     kinds = {name: row.values.get(name) is True for name in _KINDS}
     question = Question(
         row.text("name"),
         row.prompt("question"),
-        str(answers[right]),
-        (str(answers[0]), str(answers[1])),
+        (first, second)[right],
+        (first, second),
         texts.get(story),
         {"story": story, "correct": right, "judge_right": final[right] if final else None, **kinds},
     )
     turns = row.values.get("turns", [])
-    return StoredDebate(question, tuple(_speech(turn) for turn in turns), final, *kinds.values())
+    if not isinstance(turns, list):
+        raise row.wrong("'turns' must be a list")
+    speeches = [_speech(row, number, turn) for number, turn in enumerate(turns, 1)]
+    return StoredDebate(question, tuple(speeches), final, *kinds.values())
 
 
 _KINDS = ("is_debate", "is_human", "included_in_paper")
 
 
-def _speech(turn: Mapping[str, Any]) -> Speech:
+def _speech(row: Row, number: int, turn: Any) -> Speech:
+    if not isinstance(turn, Mapping):
+        raise row.wrong(f"turn {number} must be an object with named fields")
+    at, side = turn.get("round", 0), turn.get("index")
+    if type(at) is not int or not (side is None or type(side) is int):
+        raise row.wrong(f"turn {number}: 'round' and 'index' must be whole numbers")
     return Speech(
-        int(turn.get("round", 0)),
+        at,
         str(turn.get("kind", "")),
         str(turn.get("role", "")),
-        turn.get("index"),
+        side,
         str(turn.get("text", "")),
-        _pair(turn.get("probabilities")),
+        _pair(row, f"probabilities of turn {number}", turn.get("probabilities")),
     )
 
 
-def _pair(values: Any) -> tuple[float, float] | None:
-    return (float(values[0]), float(values[1])) if values else None
+def _pair(row: Row, name: str, values: Any) -> tuple[float, float] | None:
+    """What a judge gives to each answer; None where nothing was said."""
+    if values is None or values == []:
+        return None
+    match values:
+        case [float() | int() as first, float() | int() as second]:
+            return float(first), float(second)
+    raise row.wrong(f"{name!r} must be two numbers")

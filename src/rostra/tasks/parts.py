@@ -37,18 +37,23 @@ def parted(
 ) -> Parts:
     """The parts that are given stay whole; those that are not are taken out of the pool, a share
     for validation and one for test. Questions with one key, such as a story, stay together. What is
-    held back is never in a part before it."""
+    held back is never in a part before it, and no other question of its key is."""
     held = 0.0 if test else shares[1]
     kept = 0.0 if validation else shares[0]
     parts = Parts([], list(validation), list(test))
     for question in pool:
         place = fraction("part", key(question))
         parts[2 if place < held else 1 if place < held + kept else 0].append(question)
-    tested = {asked(question) for question in parts.test}
-    checked = _without(parts.validation, tested)
-    tested |= {asked(question) for question in checked}
-    return Parts(_without(parts.train, tested), checked, parts.test)
+    checked = _without(parts.validation, parts.test, key)
+    return Parts(_without(parts.train, [*parts.test, *checked], key), checked, parts.test)
 
 
-def _without(questions: Sequence[Question], taken: set[tuple[str, str | None]]) -> list[Question]:
-    return [question for question in questions if asked(question) not in taken]
+def _without(
+    questions: Sequence[Question], later: Sequence[Question], key: Callable[[Question], str]
+) -> list[Question]:
+    """The questions that a later part does not give away. One that comes without its text may be
+    about any."""
+    taken = {asked(question) for question in later}
+    taken |= {(prompt, None) for prompt, _ in taken}
+    keys = {key(question) for question in later} if key is not prompt_of else set()
+    return [q for q in questions if asked(q) not in taken and key(q) not in keys]

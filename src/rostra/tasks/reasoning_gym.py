@@ -8,7 +8,7 @@ from functools import cache
 
 from rostra.errors import ConfigError, DataError
 from rostra.seeds import derive
-from rostra.tasks.gym import CHUNK, Place
+from rostra.tasks.gym import CHUNK, MAKING, Place
 from rostra.tasks.marks import Marks, Pair
 from rostra.tasks.needs import check_installed
 from rostra.tasks.parts import asked, parted
@@ -46,7 +46,7 @@ _notes = logging.getLogger("rostra")
 @cache
 def _workers() -> Workers:
     check_installed("reasoning_gym")
-    return Workers("rostra.tasks.gym", patience=300.0)
+    return Workers("rostra.tasks.gym", patience=MAKING)
 
 
 class GymGrader:

@@ -4,8 +4,8 @@ import difflib
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,6 +50,9 @@ class Row:
                 return self._whole(name, value)
             if value is not None:
                 raise self.wrong(f"{name!r} must be a text or a number")
+        empty = next((name for name in names if name in self.values), None)
+        if empty is not None:
+            raise self.wrong(f"{empty!r} is null, and must be a text or a number")
         raise self.wrong(f"no field {' or '.join(map(repr, names))}{self._meant(names[0])}")
 
     def _whole(self, name: str, text: str) -> str:
@@ -65,6 +68,11 @@ class Row:
         if not found.strip():
             raise self.wrong("the question is empty")
         return found
+
+    def texts(self, name: str, values: Sequence[object]) -> list[str]:
+        """Texts that stand in a list; `name` is what one of them is called in messages."""
+        named = {f"{name} {number}": value for number, value in enumerate(values, 1)}
+        return [replace(self, values=named).text(each) for each in named]
 
     def _meant(self, name: str) -> str:
         close = difflib.get_close_matches(name, list(self.values), n=1)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 MEMORY = 4 << 30
 """Bytes a process may use: a power tower takes all there is."""
+OVER = -getattr(signal, "SIGPROF", 0) or None
+"""How a process ends that has worked for too long; None where the kernel does not count."""
 
 
 def serve(answer: Callable[[str], str]) -> None:
@@ -17,6 +19,8 @@ def serve(answer: Callable[[str], str]) -> None:
     # What packages print must not be taken for an answer.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     _limit_memory()
+    # Who started it decides what Ctrl-C ends, and it ends when its input does.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.disable(logging.CRITICAL)
     for line in sys.stdin:
         print(answer(line) if line.strip() else "ready", file=out, flush=True)

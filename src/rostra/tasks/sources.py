@@ -81,10 +81,13 @@ def load(
     only: PartName | None = None,
     key: Callable[[Question], str] = prompt_of,
 ) -> Task:
-    """A task of the rows of a source, in the parts that their files are, or in `only` one."""
+    """A task of the rows of a source, in the parts that their files are, or in `only` one. Where
+    no file is for training, those for validation are parted like files that say nothing."""
     found: dict[PartName, list[Question]] = {"train": [], "validation": [], "test": []}
     places: dict[str, str] = {}
+    trains = False
     for part, row in source.rows():
+        trains = trains or part in ("train", None)
         for question in make(row):
             before = places.setdefault(question.id, row.place)
             if before != row.place:
@@ -92,6 +95,8 @@ def load(
             found[only or part or "train"].append(question)
     if not places:
         raise DataError(f"{source.path or source.dataset}: no question in it is asked for")
+    if not trains:
+        found["train"], found["validation"] = found["validation"], []
     shares = source.validation, source.held_out
     parts = parted(found["train"], found["validation"], found["test"], shares=shares, key=key)
     train, validation, test = (part[: source.limit or None] for part in parts)

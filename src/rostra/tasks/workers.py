@@ -1,7 +1,11 @@
 """Processes that do what may never end: one that takes too long is killed, and another started.
 
 They are new interpreters and no forks, because the one that starts them may hold torch and threads.
-They end when their standard input does, so none outlives who started it, however that ended.
+They end when their standard input does, so none outlives who started it, however that ended. They
+are a session of their own, so that Ctrl-C, which a run finishes its step on, does not end them.
+
+A line that takes too long is left without an answer. One whose process ended otherwise is asked
+once more.
 """
 
 import contextlib
@@ -15,6 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from rostra.errors import EngineError
+from rostra.tasks.serving import OVER
 
 DEADLINE = 2.0
 """Seconds of work for one job. A process counts its own, so a busy machine changes no answer."""
@@ -29,6 +34,12 @@ ENVIRONMENT = {
 """Sets have one order in all processes, and none takes memory for threads that it does not need."""
 START = 120.0
 """Seconds for a process to be ready. Importing takes one or two, on an idle machine."""
+TRIES = 2
+"""A line that has ended so many processes is taken to be why."""
+
+
+class Lost(Exception):
+    """A process ended before it answered, and not because its time was over."""
 
 
 class Worker:
@@ -44,32 +55,48 @@ class Worker:
             stderr=subprocess.DEVNULL,
             env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path},
             encoding="utf-8",
+            start_new_session=True,
         )
         self._ready = False
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
 
     def ask(self, line: str) -> str | None:
         """The answer; None if there was none in time, and then the process is of no use."""
         if not self._ready:
-            if self._answer("", START) is None:
+            with contextlib.suppress(Lost):
+                self._ready = self._answer("", START) is not None
+            if not self._ready:
                 raise EngineError("a grading process did not start; is the machine out of memory?")
-            self._ready = True
         return self._answer(line, self._patience)
 
     def _answer(self, line: str, seconds: float) -> str | None:
         assert self.process.stdin and self.process.stdout
-        alarm = threading.Timer(seconds, self.process.kill)
+        late = threading.Event()
+        alarm = threading.Timer(seconds, self._give_up, [late])
         alarm.daemon = True
         alarm.start()
+        answer = ""
         try:
-            self.process.stdin.write(f"{line}\n")
-            self.process.stdin.flush()
-            answer = self.process.stdout.readline()
-        except OSError:
-            answer = ""
+            with contextlib.suppress(OSError):
+                self.process.stdin.write(f"{line}\n")
+                self.process.stdin.flush()
+                answer = self.process.stdout.readline()
+            # A process that was killed while it wrote leaves a line without an end.
+            if answer.endswith("\n"):
+                return answer[:-1]
+            code = self.process.wait()
         finally:
             alarm.cancel()
-        # A process that was killed while it wrote leaves a line without an end.
-        return answer[:-1] if answer.endswith("\n") else None
+        if late.is_set() or code == OVER:
+            return None
+        raise Lost
+
+    def _give_up(self, late: threading.Event) -> None:
+        late.set()
+        self.process.kill()
 
     def close(self) -> None:
         self.process.kill()
@@ -103,15 +130,25 @@ class Workers:
         """Ends all processes. At the end of the program this happens by itself."""
 
     def ask(self, lines: Sequence[str]) -> list[str | None]:
-        """The answers to many lines; None for those that took too long."""
+        """The answers to many lines; None for those that took too long, or that ended every process
+        they were put to."""
         if len(lines) <= 1:
             return [self._ask(line) for line in lines]
         with ThreadPoolExecutor(min(self.count, len(lines))) as threads:
             return list(threads.map(self._ask, lines))
 
     def _ask(self, line: str) -> str | None:
+        for _ in range(TRIES):
+            with contextlib.suppress(Lost):
+                return self._ask_one(line)
+        return None
+
+    def _ask_one(self, line: str) -> str | None:
         worker, answer = self._idle.get(), None
         try:
+            if worker and not worker.alive:
+                worker.close()
+                worker = None
             worker = worker or Worker(self._module, *self._limits)
             answer = worker.ask(line)
         finally:

@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rostra.errors import DataError
-from rostra.evals.store import read_settings
+from rostra.evals.modes import Mode, Tally
+from rostra.evals.store import first_debates, read_settings
 from rostra.runs.folder import write_whole
-from rostra.runs.transcripts import read_transcripts
 from rostra.view import page
 from rostra.view.plots import Card, Panel, Plot, Series, draw, need
 
@@ -102,9 +101,23 @@ def results_table(results: Results, title: str = "What it knows", name: str = "r
         f'<thead><tr><th scope="col">mean over questions</th>{heads}</tr></thead>\n'
         f"<tbody>\n{rows}</tbody>\n</table>\n</div>\n"
         '<p class="note">Brackets hold 95% intervals by bootstrap over questions. k is the number '
-        "of answers to a question; seats count from 0.</p>"
+        "of answers to a question; seats count from 0. Tokens are for one answer in direct, all "
+        "answers in vote, one debate in debate and roles.</p>"
     )
-    return page.section(page.text(title), table, name)
+    notes = "".join(f'\n<p class="wrong">{page.text(note)}</p>' for note in _missing(results))
+    return page.section(page.text(title), table + notes, name)
+
+
+def _missing(results: Results) -> list[str]:
+    """What the numbers of each mode are not about. Evaluations of earlier versions do not say."""
+    found = []
+    for mode, measures in results.items():
+        said = [measures.get(name) for name in ("asked", "failed", "error", "ungraded")]
+        asked, failed, error, ungraded = said
+        if isinstance(asked, int) and isinstance(failed, int) and isinstance(ungraded, int):
+            tally = Tally(asked, failed, None if error is None else str(error), ungraded)
+            found += [f"{mode}: {note}" for note in tally.notes()]
+    return found
 
 
 def evaluations_of(run: Path) -> list[str]:
@@ -134,10 +147,11 @@ def _cards(results: Results) -> list[Card | None]:
         draw(
             Plot(
                 "Accuracy and cost",
-                "What each mode gets right, against the tokens it samples for a question. A debate "
-                "is worth its cost where it stands above a vote of the same tokens.",
+                "What each mode gets right, against the tokens it samples for that: one answer, "
+                "the answers of a vote, or one debate. A debate is worth its cost where it stands "
+                "above a vote of the same tokens.",
                 [Panel("accuracy", _points(results), percent=True)],
-                "tokens sampled for a question",
+                "tokens sampled",
             ),
             "cost",
         ),
@@ -204,13 +218,13 @@ def _series(name: str, x: Sequence[float], measures: Sequence[Mapping[str, Any]]
 
 def _excerpts(folder: Path) -> list[page.Excerpt]:
     found = []
-    for mode in ("debate", "roles"):
-        file = folder / "transcripts" / f"{mode}.jsonl.zst"
-        if file.exists():
-            try:
-                stored = [one.transcript for one in islice(read_transcripts(file), EXAMPLES)]
-                error = None
-            except DataError as said:
-                stored, error = [], str(said)
-            found.append(page.Excerpt(mode.capitalize(), file.name, stored, error))
+    shown: tuple[Mode, ...] = ("debate", "roles")
+    for mode in shown:
+        error = None
+        try:
+            stored = first_debates(folder, mode, EXAMPLES)
+        except DataError as said:
+            stored, error = [], str(said)
+        if stored or error:
+            found.append(page.Excerpt(mode.capitalize(), f"{mode}.jsonl.zst", stored, error))
     return found

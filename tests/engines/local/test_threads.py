@@ -42,6 +42,9 @@ async def main():
 asyncio.run(main())
 """
 
+ENDED = (-signal.SIGINT, 1)
+"""What Python ends with after an interrupt; 1 where a package (peft is one) runs code at exit."""
+
 
 def interrupted(tmp_path: Path, what: str) -> tuple[float, subprocess.CompletedProcess[str]]:
     """Seconds from Ctrl-C to the end, amid something that takes a minute."""
@@ -66,7 +69,7 @@ def test_ctrl_c_ends_training_amid_a_pass(tmp_path: Path) -> None:
     seconds, done = interrupted(tmp_path, "training")
     assert done.stderr.rstrip().endswith("KeyboardInterrupt")
     assert "terminate called" not in done.stderr
-    assert done.returncode == -signal.SIGINT
+    assert done.returncode in ENDED
     assert seconds < 10, "a pass alone takes far longer; two test processes share the machine"
 
 
@@ -74,7 +77,7 @@ def test_ctrl_c_ends_sampling(tmp_path: Path) -> None:
     seconds, done = interrupted(tmp_path, "sampling")
     assert done.stderr.rstrip().endswith("KeyboardInterrupt")
     assert "terminate called" not in done.stderr
-    assert done.returncode == -signal.SIGINT
+    assert done.returncode in ENDED
     assert seconds < 10
 
 
