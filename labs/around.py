@@ -54,7 +54,7 @@ Found = dict[str, dict[str, list[float]]]
 @cache
 def seeds() -> tuple[int, ...]:
     """Those of the self-play lab, made now if it was not run before."""
-    return tuple(passing(bases(SELFPLAY, 3)))
+    return tuple(passing(bases(SELFPLAY, "sums", 3)))
 
 
 def main() -> None:
@@ -203,7 +203,7 @@ def bootstrapping() -> Found:
         for seed in seeds():
             settings = ["rewards.judge_first=0"]
             if weight:
-                guide = f"bootstrap.guide={base_of(SELFPLAY, seed)}"
+                guide = f"bootstrap.guide={base_of(SELFPLAY, 'sums', seed)}"
                 settings += [guide, f"bootstrap.weight={weight}", "bootstrap.until=16"]
             folders.append(play(name, seed, settings))
         found[arm] = ends(folders)

@@ -29,11 +29,11 @@ GATE = 0.8
 """Of votes on prepared answers, the share that a base model must get right."""
 ENDS = ("before", "after")
 ARMS = {
-    "peer-v2": ("warm-sums", "peer-v2-sums", []),
-    "coin": ("warm-sums", "peer-v2-sums", ["rewards.control=coin"]),
-    "plurality": ("warm-sums", "peer-v2-sums", ["rewards.control=plurality"]),
-    "peer-v1 win_rate": ("warm-sums-v1", "peer-v1-sums", ["protocol.reward=win_rate"]),
-    "peer-v1 win_minus_loss": ("warm-sums-v1", "peer-v1-sums", ["protocol.reward=win_minus_loss"]),
+    "peer-v2": ("sums", "peer-v2-sums", []),
+    "coin": ("sums", "peer-v2-sums", ["rewards.control=coin"]),
+    "plurality": ("sums", "peer-v2-sums", ["rewards.control=plurality"]),
+    "peer-v1 win_rate": ("sums-v1", "peer-v1-sums", ["protocol.reward=win_rate"]),
+    "peer-v1 win_minus_loss": ("sums-v1", "peer-v1-sums", ["protocol.reward=win_minus_loss"]),
 }
 PREPARED = "votes right, prepared answers"
 ROWS = {
@@ -61,60 +61,62 @@ def main() -> None:
     options.add_argument("--only", default="", help="run arms whose name has this, write nothing")
     options.add_argument("--runs", type=Path, default=HERE / "runs" / "selfplay")
     given = options.parse_args()
-    tried = bases(given.runs, given.seeds)
-    seeds = passing(tried)
     chosen = {arm: parts for arm, parts in ARMS.items() if given.only in arm}
-    for arm, (warm, recipe, settings) in chosen.items():
-        for seed in seeds:
-            start, own = given.runs / f"{warm}-{seed}", place(given.runs, arm, seed)
-            first = given.runs / f"base-sums-v1-{seed}"
-            base = first if warm.endswith("v1") else base_of(given.runs, seed)
-            finish(warm, [f"folder={start}", f"seed={seed}", f"model.start={base}"])
+    tried = {
+        kind: bases(given.runs, kind, given.seeds)
+        for kind in dict.fromkeys(kind for kind, *_ in chosen.values())
+    }
+    for arm, (kind, recipe, settings) in chosen.items():
+        for seed in passing(tried[kind]):
+            start, own = given.runs / f"warm-{kind}-{seed}", place(given.runs, arm, seed)
+            begin = f"model.start={base_of(given.runs, kind, seed)}"
+            finish(f"warm-{kind}", [f"folder={start}", f"seed={seed}", begin])
             finish(recipe, [f"folder={own}", f"seed={seed}", f"model.start={start}", *settings])
     if given.only:
         return
     found: dict[str, list[dict]] = {
-        arm: [{"seed": seed, **result(place(given.runs, arm, seed))} for seed in seeds]
-        for arm in ARMS
+        arm: [
+            {"seed": seed, **result(place(given.runs, arm, seed))} for seed in passing(tried[kind])
+        ]
+        for arm, (kind, *_) in ARMS.items()
     }
     write(found, tried)
     print(table(found), contrasts(found), gated(tried), sep="\n")
 
 
-Tried = dict[int, dict[str, float]]
-"""By seed: the votes on prepared answers that its base models got right."""
+Tried = dict[int, list[float]]
+"""By seed: the votes on prepared answers that a base model got right, and again after longer."""
 
 
-def bases(runs: Path, wanted: int) -> Tried:
-    """Base models of one seed after the other, until as many as wanted can judge."""
+def bases(runs: Path, kind: str, wanted: int) -> Tried:
+    """Base models of one seed after the other, until as many as wanted can judge. One that cannot
+    learns for longer, once."""
     tried: Tried = {}
     while len(passing(tried)) < wanted:
         seed = len(tried)
-        base = Path(f"{runs}/base-sums-{seed}")
-        finish("base-sums", [f"folder={base}", f"seed={seed}"])
-        tried[seed] = {"base": judges(base)}
-        if tried[seed]["base"] < GATE:
-            longer = Path(f"{runs}/base-sums-longer-{seed}")
-            begin = f"model.start={base}"
-            finish("base-sums-longer", [f"folder={longer}", f"seed={seed}", begin])
-            base = longer
-            tried[seed]["longer"] = judges(base)
-        if judges(base) >= GATE:
-            first = Path(f"{runs}/base-sums-v1-{seed}")
-            finish("base-sums-v1", [f"folder={first}", f"seed={seed}", f"model.start={base}"])
-            tried[seed]["for peer-v1"] = judges(first)
+        first, again = runs / f"base-{kind}-{seed}", runs / f"base-{kind}-longer-{seed}"
+        begin = []
+        if kind == "sums-v1":
+            # The base of the first generation is that of the second, taught another form.
+            begin = [f"model.start={base_of(runs, 'sums', seed)}"]
+        finish(f"base-{kind}", [f"folder={first}", f"seed={seed}", *begin])
+        tried[seed] = [judges(first)]
+        if tried[seed][0] < GATE:
+            longer = "base-sums-longer" if kind == "sums" else "base-sums-v1"
+            finish(longer, [f"folder={again}", f"seed={seed}", f"model.start={first}"])
+            tried[seed].append(judges(again))
     return tried
 
 
 def passing(tried: Tried) -> list[int]:
-    """The seeds whose base models for both generations can judge."""
-    return [seed for seed, found in tried.items() if found.get("for peer-v1", 0.0) >= GATE]
+    """The seeds whose base model can judge."""
+    return [seed for seed, found in tried.items() if found[-1] >= GATE]
 
 
-def base_of(runs: Path, seed: int) -> Path:
-    """The base model of peer-v2 that is used."""
-    longer = runs / f"base-sums-longer-{seed}"
-    return longer if longer.exists() else runs / f"base-sums-{seed}"
+def base_of(runs: Path, kind: str, seed: int) -> Path:
+    """The base model of a seed that is used."""
+    longer = runs / f"base-{kind}-longer-{seed}"
+    return longer if longer.exists() else runs / f"base-{kind}-{seed}"
 
 
 def judges(folder: Path) -> float:
@@ -122,11 +124,13 @@ def judges(folder: Path) -> float:
     return float(evals[-1][ROWS[PREPARED]])
 
 
-def gated(tried: Tried) -> str:
+def gated(tried: dict[str, Tried]) -> str:
     lines = [f"\nbase models: votes on prepared answers that were right; from {GATE} on it is used"]
-    for seed, found in tried.items():
-        each = ", ".join(f"{name} {value:.3f}" for name, value in found.items())
-        lines.append(f"  seed {seed}: {each}{'' if seed in passing(tried) else ' (not used)'}")
+    for kind, seeds in tried.items():
+        for seed, found in seeds.items():
+            each = ", after longer ".join(f"{value:.3f}" for value in found)
+            used = "" if seed in passing(seeds) else " (not used)"
+            lines.append(f"  {kind:8} seed {seed}: {each}{used}")
     return "\n".join(lines)
 
 
@@ -219,7 +223,7 @@ def contrasts(found: dict[str, list[dict]]) -> str:
     return "\n".join(lines)
 
 
-def write(found: dict[str, list[dict]], tried: Tried) -> None:
+def write(found: dict[str, list[dict]], tried: dict[str, Tried]) -> None:
     results = HERE / "results"
     results.mkdir(exist_ok=True)
     data = {**found, "bases": tried}

@@ -72,7 +72,7 @@ def test_a_recipe_that_can_learn_is_ready_and_leaves_nothing_behind(place: Path)
     found = statuses(done.stdout)
     assert set(found.values()) == {"pass"}
     assert list(found) == [
-        "debates", "format", "comparisons", "length", "solves", "pass@3", "judges", "own votes",
+        "judges", "debates", "format", "comparisons", "length", "solves", "pass@3", "own votes",
         "prepared votes", "groups", "gen rewards", "judge rewards", "context", "throughput",
         "memory",
     ]  # fmt: skip

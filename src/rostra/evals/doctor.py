@@ -99,15 +99,16 @@ async def diagnose(
 
 
 def judge_sample(recipe: Recipe, task: Task, sample: Sample, stage: int = 1) -> Diagnosis:
-    """What a sample says about a recipe. Form comes first, because whoever cannot keep it fails
-    everything else; then solving, judging, and what is left to learn from."""
+    """What a sample says about a recipe. First the rules, under which nobody may be able to learn;
+    then form, because whoever cannot keep it fails everything else; then solving, judging, and what
+    is left to learn from."""
     transcripts = sample.probe.played.transcripts
     return Diagnosis(
         (
+            _judges(recipe),
             _finished(sample.probe.played),
             *_form(transcripts),
             *_solving([*transcripts, *sample.alone], task),
-            _judges(recipe),
             _votes("own votes", transcripts, task),
             *([_votes("prepared votes", sample.prepared, task)] if sample.prepared else []),
             *_signal(recipe, task, transcripts),
