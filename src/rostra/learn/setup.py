@@ -85,7 +85,8 @@ def model_of(spec: str, like: ModelSettings) -> ModelSettings:
     run = path.parent.parent if adapted else path
     if (run / "config.toml").is_file():
         own = read_config(run).model
-        begun = find_start(own) if own.start else None
+        # Where all weights were trained, what they began as may be gone.
+        begun = find_start(own) if own.start and own.lora_rank else None
         if begun is not None and not (begun / "adapter_config.json").exists():
             own = replace(own, name=str(begun))  # what an adapter of the run stands on
         if own.engine == "scripted":
