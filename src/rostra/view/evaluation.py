@@ -50,7 +50,7 @@ def write_eval_report(folder: Path, title: str | None = None) -> Path:
     body = [
         page.header(name, _facts(settings, results)),
         results_table(results),
-        page.cards([card for card in _cards(results) if card]),
+        page.cards([card for card in _cards(results) if card], "Bars and bands are 95% intervals."),
         page.debates(_excerpts(folder)),
         page.config(json.dumps(settings, indent=1), "eval.json"),
     ]
@@ -194,7 +194,7 @@ def _by_round(measures: Mapping[str, Any]) -> list[Series]:
     return [
         _series(label, rounds, [measures[f"round {r}/{name}"] for r in rounds])
         for label, name in names.items()
-        if rounds
+        if len(rounds) > 1  # one round is in the table
     ]
 
 

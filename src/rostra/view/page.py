@@ -167,15 +167,19 @@ def alarms(found: Sequence[Mapping[str, Any]]) -> str:
     return section("Alarms", f'<ul class="alarms">\n{"".join(items)}\n</ul>', "alarms")
 
 
-def cards(drawn: Sequence[Card]) -> str:
+HOW_TO_READ = (
+    f"From {LONG} steps on, thin lines are single steps and thick ones running means. A gap means "
+    "no signal."
+)
+"""Curves over steps."""
+
+
+def cards(drawn: Sequence[Card], note: str = HOW_TO_READ) -> str:
     if not drawn:
         return section("Plots", "<p>Nothing to plot yet: no step was recorded.</p>", "plots")
-    note = (
-        f'<p class="note">From {LONG} steps on, thin lines are single steps and thick ones running '
-        "means. A gap means no signal.</p>"
-    )
     grid = "\n".join(map(_card, drawn))
-    return section("Plots", f'{note}\n<div class="grid">\n{grid}\n</div>', "plots")
+    body = f'<p class="note">{note}</p>\n<div class="grid">\n{grid}\n</div>'
+    return section("Plots", body, "plots")
 
 
 def _card(card: Card) -> str:
