@@ -20,6 +20,7 @@ from rostra.errors import EngineError
 from rostra.evals.store import EvalFolder
 from rostra.players.player import Player, Reply
 from rostra.players.scripted import ScriptedPlayer
+from tests.cli.inside import inside
 from tests.playing import answer
 
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
@@ -33,6 +34,10 @@ def rostra(*words: str, cwd: Path, columns: int = 200) -> subprocess.CompletedPr
         text=True,
         env={**ENVIRONMENT, "COLUMNS": str(columns)},
     )
+
+
+def compare(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return inside("compare", *words, cwd=cwd, COLUMNS="200", NO_COLOR="1")
 
 
 def scripted(cwd: Path, *words: str, out: str = "one") -> subprocess.CompletedProcess[str]:
@@ -171,21 +176,21 @@ def test_two_evaluations_are_compared_question_by_question(tmp_path: Path) -> No
         if line["mode"] == "direct":
             line["accuracy"] = 0.0
     rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = rostra("compare", "one", "two", cwd=tmp_path)
+    done = compare("one", "two", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     table = {line.split()[0]: line for line in done.stdout.splitlines() if line}
     assert table["debate"].split()[-1] == "12"  # all equal
     assert "-" in table["direct"].split()[3]
-    same = rostra("compare", "one", "two", "--measure", "tokens", cwd=tmp_path)
+    same = compare("one", "two", "--measure", "tokens", cwd=tmp_path)
     assert "+0.0" in same.stdout
 
 
 def test_what_has_not_been_evaluated_cannot_be_compared(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    done = rostra("compare", "run", "run", cwd=tmp_path)
+    done = compare("run", "run", cwd=tmp_path)
     assert done.returncode == 2
     assert "make them with `rostra eval`" in done.stderr
-    assert "no such run" in rostra("compare", "a", "b", cwd=tmp_path).stderr
+    assert "no such run" in compare("a", "b", cwd=tmp_path).stderr
 
 
 def test_writing_without_right_answers_needs_a_judge(tmp_path: Path) -> None:

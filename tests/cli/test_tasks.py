@@ -1,7 +1,6 @@
 """`rostra tasks`: the list, and a look at one."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,17 +14,12 @@ from rostra.runs.settings import TaskSettings
 from rostra.tasks.catalogue import CATALOGUE
 from rostra.tasks.mathgrader import MathGrader
 from rostra.tasks.question import Question
+from tests.cli.inside import inside
 from tests.cli.test_startup import HEAVY, imported
 
 
 def rostra(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rostra", "tasks", *arguments],
-        env={**os.environ, **env},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-    )
+    return inside("tasks", *arguments, **env)
 
 
 def said(*arguments: str) -> str:
