@@ -195,6 +195,31 @@ def test_ctrl_c_ends_with_one_line(place: Path) -> None:
     assert "Traceback" not in err
 
 
+EARLY = """
+import asyncio, runpy, sys
+
+def run(work):
+    raise KeyboardInterrupt
+
+asyncio.run = run
+sys.argv[0] = "rostra"
+runpy.run_module("rostra", run_name="__main__", alter_sys=True)
+"""
+"""Ctrl-C comes when the work is there and has not begun."""
+
+
+def test_ctrl_c_just_before_the_work_begins_is_one_line_too(place: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY, "doctor", "small.toml"],
+        cwd=place,
+        env=environment(),
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.split("\n") == ["loading smollm2", "", "rostra: interrupted", ""]
+
+
 def test_a_narrow_terminal_shows_every_word_and_colours(place: Path) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(

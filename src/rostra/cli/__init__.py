@@ -6,6 +6,7 @@ import importlib
 import io
 import logging
 import sys
+import warnings
 
 import click
 
@@ -94,5 +95,7 @@ def main() -> None:
         _say(str(error))
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
+        # What was about to begin when it came is dropped, and nobody need be told.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         click.echo("rostra: interrupted", err=True)
         sys.exit(130)
