@@ -15,6 +15,7 @@ import pytest
 from rich.cells import cell_len
 
 from rostra.runs.recipe import find_recipe
+from tests.cli.inside import inside
 
 STYLES = ("FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "COLUMNS")
 RECIPE = """
@@ -40,6 +41,11 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def doctor(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return inside("doctor", *map(str, arguments), cwd=cwd)
+
+
+def apart(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """In a process of its own: a model on this machine changes how torch works."""
     return subprocess.run(
         [sys.executable, "-m", "rostra", "doctor", *map(str, arguments)],
         cwd=cwd,
@@ -198,14 +204,19 @@ def test_ctrl_c_ends_with_one_line(place: Path) -> None:
 EARLY = """
 import asyncio, runpy, sys
 
+class Half:
+    def __del__(self):
+        raise AttributeError("half made")
+
 def run(work):
+    loop = Half()
     raise KeyboardInterrupt
 
 asyncio.run = run
 sys.argv[0] = "rostra"
 runpy.run_module("rostra", run_name="__main__", alter_sys=True)
 """
-"""Ctrl-C comes when the work is there and has not begun."""
+"""Ctrl-C comes when the work is there and has not begun, and its loop is half made."""
 
 
 def test_ctrl_c_just_before_the_work_begins_is_one_line_too(place: Path) -> None:
@@ -262,7 +273,7 @@ def test_help_fits_into_80_columns(tmp_path: Path) -> None:
 
 def test_the_shipped_weights_are_ready(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    done = doctor("peer-v2-sums", SUMS, cwd=tmp_path)
+    done = apart("peer-v2-sums", SUMS, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("ready")
     found = statuses(done.stdout)
@@ -273,14 +284,14 @@ def test_the_shipped_weights_are_ready(tmp_path: Path) -> None:
 
 def test_a_model_that_never_saw_a_debate_is_not_ready_because_of_its_form(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    done = doctor("peer-v2-sums", "model.start=", "--questions", 8, cwd=tmp_path)
+    done = apart("peer-v2-sums", "model.start=", "--questions", 8, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1].startswith("not ready: format: ")
 
 
 def test_the_shipped_weights_with_three_agents_have_no_judge_signal(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    done = doctor("peer-v2-sums", SUMS, "protocol.agents=3", cwd=tmp_path)
+    done = apart("peer-v2-sums", SUMS, "protocol.agents=3", cwd=tmp_path)
     assert done.returncode == 1
     last = done.stdout.splitlines()[-1]
     assert last.startswith("not ready: judges: agents = 3") and "no judge signal" in last
@@ -288,7 +299,7 @@ def test_the_shipped_weights_with_three_agents_have_no_judge_signal(tmp_path: Pa
 
 def test_the_shipped_weights_cannot_solve_sums_they_never_learned(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    done = doctor("peer-v2-sums", SUMS, "task.below=100", "--questions", 48, cwd=tmp_path)
+    done = apart("peer-v2-sums", SUMS, "task.below=100", "--questions", 48, cwd=tmp_path)
     assert done.returncode == 1
     last = done.stdout.splitlines()[-1]
     assert re.match(r"not ready: (solves|pass@3): ", last)

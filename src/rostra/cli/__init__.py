@@ -95,7 +95,8 @@ def main() -> None:
         _say(str(error))
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        # What was about to begin when it came is dropped, and nobody need be told.
+        # What was about to begin when it came, or half begun, is dropped, and nobody need be told.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        sys.unraisablehook = lambda _: None
         click.echo("rostra: interrupted", err=True)
         sys.exit(130)
