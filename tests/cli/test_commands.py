@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,10 +73,13 @@ def rostra(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """The command line changes how often garbage is collected; the tests change it back."""
-    thresholds = gc.get_threshold()
-    yield
+    """The command line changes how often garbage is collected, and what is said after Ctrl-C; the
+    tests change it back."""
+    thresholds, hook = gc.get_threshold(), sys.unraisablehook
+    with warnings.catch_warnings():
+        yield
     gc.set_threshold(*thresholds)
+    sys.unraisablehook = hook
 
 
 def environment(**more: str) -> dict[str, str]:
