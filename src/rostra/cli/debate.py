@@ -14,6 +14,7 @@ from rostra.arena import Heard
 from rostra.cli.options import console
 from rostra.debate.peer import PRESETS, PeerRules
 from rostra.debate.transcript import finish
+from rostra.engines.address import EXAMPLE, is_address
 from rostra.engines.engine import Engine
 from rostra.engines.scripted import ScriptedEngine
 from rostra.errors import ConfigError, DataError
@@ -33,14 +34,14 @@ from rostra.view.terminal import DebatePrinter, one_line
 @click.option("--rounds", type=int, help="How many rounds at the most.  [default: 3]")
 @click.option(
     "--engine",
-    type=click.Choice(["scripted", "local"]),
-    help="Who speaks: scripted rehearses with no model, local runs one here.  [default: scripted, "
-    "or local with --model]",
+    type=click.Choice(["scripted", "local", "openai"]),
+    help="Who speaks: scripted rehearses with no model, local runs one here, openai asks a server. "
+    " [default: scripted; with --model, what it names]",
 )
 @click.option(
     "--model",
-    help="For the local engine: toy, smollm2, a folder, a run, a hub id or a .gguf file.  "
-    "[default: smollm2]",
+    help="toy, smollm2, a folder, a run, a hub id or a .gguf file; or an address, as in "
+    "http://127.0.0.1:8000/v1#qwen3.  [default: smollm2]",
 )
 @click.option(
     "--answer",
@@ -118,6 +119,7 @@ def command(
     rostra debate "What is 17 * 24?"
     rostra debate "What is 17 * 24?" --protocol peer-v1 --agents 3 --rounds 2
     rostra debate "What is 17 * 24?" --model smollm2 --set max_tokens=200
+    rostra debate "What is 17 * 24?" --model http://127.0.0.1:8000/v1#qwen3
     rostra debate "What is 17 * 24?" --adaptive --quiet
     """
     given = {"agents": agents, "rounds": rounds, "stop_on_agreement": stop_on_agreement}
@@ -140,11 +142,12 @@ def command(
     printer = DebatePrinter(screen)
     watch = None
     if not quiet:
-        printer.opening(asked.prompt, settled.rules.protocol(), seed)
         watch = _printing(printer, settled.rules)
 
     async def run() -> None:
         player = await player_of(speaker)
+        if not quiet:
+            printer.opening(asked.prompt, settled.rules.protocol(), seed)
         async with _progress(screen, speaker, quiet):
             found = await answer_async(asked, player, rules, **effort, seed=seed, watch=watch)
         kept = list(zip(found.transcripts, files, strict=False))
@@ -233,14 +236,19 @@ async def _progress(screen: Console, engine: Engine, quiet: bool) -> AsyncIterat
 
 
 def _engine(name: str | None, model: str | None) -> Engine:
-    """The engine that was asked for; naming a model asks for the local one."""
-    if name == "local" or (name is None and model is not None):
-        model = model or "smollm2"
-        with console(stderr=True).status(f"loading {model}"):
-            return open_model(model)
-    if model is not None:
-        raise ConfigError("--model is for the local engine: leave out --engine scripted")
-    return ScriptedEngine(rehearsal())
+    """The engine that was asked for; a model that is named says by itself which."""
+    if name == "scripted" or (name is None and model is None):
+        if model is not None:
+            raise ConfigError("--model: a rehearsal has none; leave out --engine scripted")
+        return ScriptedEngine(rehearsal())
+    served = model is not None and is_address(model)
+    if name == "openai" and not served:
+        raise ConfigError(f"--engine openai: needs --model with an address, as in {EXAMPLE}")
+    if name == "local" and served:
+        raise ConfigError("--model: an address is not run here; leave out --engine local")
+    model = model or "smollm2"
+    with console(stderr=True).status(f"asking {model}" if served else f"loading {model}"):
+        return open_model(model)
 
 
 def _text(question: str) -> str:

@@ -21,7 +21,7 @@ from rostra.engines.chat import ChatFormat
 from rostra.errors import ConfigError, DataError
 from rostra.evals.checks import Diagnosis
 from rostra.evals.doctor import diagnose
-from rostra.learn.setup import check_start, make_engine, make_tasks
+from rostra.learn.setup import check_training, make_engine, make_tasks
 from rostra.learn.warmstart import teacher
 from rostra.players.player import Player
 from rostra.players.spoken import SpokenPlayer
@@ -80,7 +80,7 @@ def command(
     if stage > len(tasks):
         there = f"{len(chosen.stages)} stages" if chosen.stages else "no stages"
         raise ConfigError(f"--stage {stage}: {recipe} has {there}")
-    check_start(chosen)
+    check_training(chosen)
     if file:
         check_target(file, overwrite=True)
     _warn(chosen)

@@ -17,6 +17,7 @@ from rostra.cli.options import console
 from rostra.cli.progress import ProgressLine
 from rostra.cli.subject import opponent_of, recipe_of
 from rostra.cli.tables import fitted
+from rostra.engines.address import is_address, read_address
 from rostra.errors import ConfigError
 from rostra.evals.accuracy import Row
 from rostra.evals.modes import JUDGE, MODES, Examination, Findings, Mode, examine
@@ -58,7 +59,8 @@ COLUMNS = ("format", "vote@k", "winner", "pass@k", "cons@k", "votes right")
     "--opponent",
     default="base",
     show_default=True,
-    help="roles: base (the model untrained), start (what the run began with), a model, or a run.",
+    help="roles: base (the model untrained), start (what the run began with), a model, a run, or "
+    "the address of an endpoint.",
 )
 @click.option(
     "--judge",
@@ -86,6 +88,9 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
     \b
     rostra eval runs/peer-v2-sums --mode all
     rostra eval smollm2 --task gsm8k --path data/gsm8k --mode direct protocol.max_tokens=300
+    rostra eval runs/mine --mode roles --opponent http://127.0.0.1:8000/v1#qwen3
+
+    MODEL_OR_RUN can be an address too.
     """
     changes = [f"task.path={given['path']}"] if given["path"] else []
     ours = recipe_of(
@@ -226,7 +231,8 @@ def _place(subject: str, task: Task) -> Path:
     path = Path(subject)
     if (path / "config.toml").is_file():
         return path / "evals" / task.name
-    return Path("evals") / f"{path.name}-{task.name}"
+    name = Path(read_address(subject).model).name if is_address(subject) else path.name
+    return Path("evals") / f"{name}-{task.name}"
 
 
 async def _run(
@@ -249,7 +255,9 @@ async def _run(
 
 async def _player(recipe: Recipe, line: ProgressLine) -> Player:
     model = recipe.model
-    line.say(f"loading {model.engine if model.engine == 'scripted' else model.start or model.name}")
+    verb = "asking" if model.engine == "openai" else "loading"
+    what = model.engine if model.engine == "scripted" else model.start or model.name
+    line.say(f"{verb} {what}")
     engine = make_engine(recipe, None)
     return ModelPlayer(await engine.policy(), engine.chat)
 

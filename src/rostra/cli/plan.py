@@ -12,7 +12,7 @@ from rich.text import Text
 from rostra.engines.engine import Engine
 from rostra.errors import ArenaError, ConfigError, DataError
 from rostra.evals.sample import Probe, probe, size
-from rostra.learn.setup import check_start, make_engine, make_tasks
+from rostra.learn.setup import check_training, make_engine, make_tasks
 from rostra.runs.display import duration
 from rostra.runs.folder import check_place
 from rostra.runs.recipe import to_toml
@@ -35,7 +35,7 @@ def show_plan(recipe: Recipe, screen: Console) -> None:
     task = make_tasks(recipe)[0]
     say(f"task      {task.name}: {_parts_line(task)}")
     folder = Path(recipe.folder)
-    check_start(recipe)
+    check_training(recipe)
     used = check_place(folder)
     state = "there already: needs --resume or --overwrite" if used else "new"
     say(f"folder    {folder}: {state}, {size(_free(folder))} free")

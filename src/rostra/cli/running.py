@@ -16,7 +16,7 @@ from rostra.evals.held_out import evaluate
 from rostra.learn.evaluator import Evaluation, Evaluator, Progress
 from rostra.learn.loop import Loop
 from rostra.learn.selfplay import SelfPlay
-from rostra.learn.setup import check_start, make_engine, make_tasks
+from rostra.learn.setup import check_training, make_engine, make_tasks
 from rostra.learn.stop import Stopped
 from rostra.learn.warmstart import WarmStart, teacher
 from rostra.players.player import Player
@@ -34,7 +34,7 @@ HALF_RIGHT = Phase(forgets=0.5, slips=0.25, early_votes=False)
 def carry_out(recipe: Recipe, screen: Console, *, resume: bool, overwrite: bool) -> None:
     """Runs a recipe to its end, or to where it is stopped. The directory is whole either way."""
     task = make_tasks(recipe)[0]
-    check_start(recipe)
+    check_training(recipe)
     folder = RunFolder.open(recipe, resume=resume, overwrite=overwrite)
     try:
         trackers = open_trackers(recipe.trackers, folder.path, recipe.title, asdict(recipe))

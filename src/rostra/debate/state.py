@@ -124,6 +124,7 @@ class State:
             logprobs=completion.logprobs,
             starts=completion.starts,
             temperature=temperature,
+            usage=completion.usage,
         )
 
     def submit(self, turn: Turn) -> State:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 from rostra.debate.comparisons import Comparisons
 from rostra.debate.sections import Parsed
 from rostra.engines.arrays import FloatArray, IntArray
-from rostra.engines.sampling import StopReason
+from rostra.engines.sampling import StopReason, Usage
 from rostra.errors import DataError
 
 _NAME = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}")
@@ -56,6 +56,19 @@ class Turn:
     """For each token, the character of `text` that holds its first byte."""
     temperature: float
     """The temperature its tokens were sampled at."""
+    usage: Usage | None = None
+    """What it cost, where its tokens do not say it."""
+
+    @property
+    def read(self) -> int:
+        """The tokens of its prompt that had to be paid for: those that are new, but for a server
+        all of them."""
+        return self.usage.read if self.usage else len(self.observation)
+
+    @property
+    def sampled(self) -> int:
+        """The tokens that were sampled for it."""
+        return self.usage.sampled if self.usage else len(self.tokens)
 
     @property
     def ok(self) -> bool:

@@ -1,19 +1,20 @@
 """A chat format that needs no model: one token per byte, and four control tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from rostra.engines.arrays import IntArray
-from rostra.engines.chat import Message
+from rostra.engines.chat import Message, Role
 from rostra.engines.offsets import DecodedTokens, PlacedTokens, decode_tokens
 
 END = 256
 """The end of a turn."""
-HEADERS = {"system": 257, "user": 258, "assistant": 259}
+HEADERS: Mapping[Role, int] = {"system": 257, "user": 258, "assistant": 259}
 VOCABULARY = 260
 
 _CONTROL = {token: np.array([token], np.uint16) for token in (END, *HEADERS.values())}
+_ROLES = {token: role for role, token in HEADERS.items()}
 _SHOWN = {END: "<|end|>\n"} | {token: f"<|{role}|>\n" for role, token in HEADERS.items()}
 
 
@@ -50,6 +51,18 @@ def decode(tokens: IntArray) -> DecodedTokens:
     """The text of sampled tokens, without control tokens, and where each token starts in it."""
     spoken = tokens < END
     return decode_tokens(tokens[spoken].astype(np.uint8).tobytes(), spoken.astype(np.int64))
+
+
+def conversation(tokens: IntArray) -> list[Message]:
+    """The messages of a prompt: what `open` and `extend` put together."""
+    raw = tokens.astype(np.uint8).tobytes()
+    marks = np.flatnonzero(tokens >= END)
+    ends = [*marks[1:].tolist(), len(tokens)]
+    return [
+        Message(_ROLES[int(tokens[at])], raw[at + 1 : end].decode(errors="replace"))
+        for at, end in zip(marks.tolist(), ends, strict=True)
+        if tokens[at] != END and end < len(tokens)
+    ]
 
 
 def transcribe(tokens: IntArray) -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from rostra.engines.arrays import FloatArray, IntArray
 from rostra.errors import ConfigError
@@ -57,6 +57,14 @@ def check_stop(stop: Sequence[object]) -> None:
         raise ConfigError("stop holds an empty string, which would end every reply at once")
 
 
+class Usage(NamedTuple):
+    """What a reply cost, as the server counts it whose tokens it is in."""
+
+    read: int
+    """Tokens of the whole prompt."""
+    sampled: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Completion:
     """One sampled reply: exactly what was sampled, never re-tokenised."""
@@ -71,6 +79,8 @@ class Completion:
     plain: FloatArray | None = field(default=None, repr=False)
     """Log-probabilities of the model itself, at temperature 1 with nothing cut off, from engines
     that know them."""
+    usage: Usage | None = None
+    """From engines whose `tokens` are not those that the model reads and writes."""
 
 
 class Sampler(Protocol):

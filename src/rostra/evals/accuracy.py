@@ -83,8 +83,8 @@ def answers_in(transcript: Transcript, marks: Marks) -> list[Answer]:
             key_of(said[turn.id], transcript.question) if turn.id in said else None,
             marks.get(turn.id, 0.0),
             turn.ok,
-            len(turn.tokens),
-            len(turn.observation),
+            turn.sampled,
+            turn.read,
             said.get(turn.id),
         )
         for turn in transcript.turns
@@ -324,8 +324,8 @@ def _silence(transcript: Transcript) -> list[Answer]:
 def _cost(transcript: Transcript) -> dict[str, int]:
     turns: tuple[Turn, ...] = transcript.turns
     return {
-        "tokens": sum(len(turn.tokens) for turn in turns),
-        "prompt_tokens": sum(len(turn.observation) for turn in turns),
+        "tokens": sum(turn.sampled for turn in turns),
+        "prompt_tokens": sum(turn.read for turn in turns),
     }
 
 

@@ -289,7 +289,7 @@ def read_answer(transcripts: Sequence[Transcript], choose: Choose = "plurality")
         ended=transcripts[-1].outcome.ended if transcripts else "failed",
         rounds=sum(t.outcome.rounds for t in transcripts),
         agents=agents,
-        tokens=sum(len(turn.tokens) for t in transcripts for turn in t.turns),
+        tokens=sum(turn.sampled for t in transcripts for turn in t.turns),
         transcripts=tuple(transcripts),
     )
 
@@ -312,5 +312,5 @@ async def player_of(model: str | Engine | Player) -> Player:
 
 
 def open_model(name: str) -> Engine:
-    """An engine with a model by name, a folder of weights, or a run with its last ones."""
+    """An engine with a model by name or address, a folder of weights, or a run with its last."""
     return make_engine(Recipe(model=model_of(name, ModelSettings())), None)

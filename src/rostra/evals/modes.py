@@ -240,8 +240,8 @@ async def _panel(
     }
     said, read = Counter[str](), Counter[str]()
     for transcript in done:
-        said[transcript.question.id] += sum(len(turn.tokens) for turn in transcript.turns)
-        read[transcript.question.id] += sum(len(turn.observation) for turn in transcript.turns)
+        said[transcript.question.id] += sum(turn.sampled for turn in transcript.turns)
+        read[transcript.question.id] += sum(turn.read for turn in transcript.turns)
     rows = [
         Row(q, rate, tokens=said[q] / 2, prompt_tokens=read[q] / 2)
         for q, rate in win_rates(verdicts).items()
@@ -264,7 +264,7 @@ async def _vote(desk: "_Desk", exam: Examination) -> list[Row]:
         heard = await desk.play(debates, f"vote, answer {wave + 1}")
         for transcript in heard:
             done.append(transcript)
-            spent[transcript.question.id] += sum(len(t.tokens) for t in transcript.turns)
+            spent[transcript.question.id] += sum(t.sampled for t in transcript.turns)
         # One that failed is not asked again.
         answered = {transcript.question.id for transcript in heard}
         open_ = [q for q in open_ if q.id in answered and spent[q.id] < budgets[q.id]]
@@ -277,7 +277,7 @@ def _budgets(desk: "_Desk", exam: Examination) -> dict[str, int]:
         return {question.id: exam.budget for question in exam.questions}
     known = desk.shelf.known("debate")
     found = {
-        debate.question.id: sum(len(turn.tokens) for turn in known[debate.seed].turns)
+        debate.question.id: sum(turn.sampled for turn in known[debate.seed].turns)
         for debate in exam.debates()
         if debate.seed in known
     }
@@ -328,7 +328,7 @@ class _Desk:
 
         def watch(event: Heard) -> None:
             nonlocal over, tokens
-            tokens += len(event.turn.tokens)
+            tokens += event.turn.sampled
             if event.state.outcome is not None:
                 transcript = finish(event.state, missing[event.debate].rules)
                 self.shelf.keep(self._mode, transcript)

@@ -236,9 +236,9 @@ def _rows(transcript: Transcript) -> list[Row]:
             policy_first=turn.seen.index(policy.id) < turn.seen.index(opponent.id),
             policy_words=words(policy.section("solution")),
             opponent_words=words(opponent.section("solution")),
-            policy_tokens=len(policy.tokens),
-            opponent_tokens=len(opponent.tokens),
-            judge_tokens=len(turn.tokens),
+            policy_tokens=policy.sampled,
+            opponent_tokens=opponent.sampled,
+            judge_tokens=turn.sampled,
             policy_malformed=not policy.ok,
             opponent_malformed=not opponent.ok,
         )

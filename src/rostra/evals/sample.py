@@ -46,7 +46,7 @@ class Probe:
     @property
     def tokens(self) -> int:
         """That were sampled."""
-        return sum(len(turn.tokens) for t in self.played.transcripts for turn in t.turns)
+        return sum(turn.sampled for t in self.played.transcripts for turn in t.turns)
 
 
 async def probe(
@@ -119,7 +119,7 @@ def watcher(progress: Progress | None, text: str, total: int) -> Callable[[Heard
 
     def watch(event: Heard) -> None:
         nonlocal tokens
-        tokens += len(event.turn.tokens)
+        tokens += event.turn.sampled
         if event.state.outcome is not None:
             over.add(event.debate)
         progress(text, len(over), total, tokens)

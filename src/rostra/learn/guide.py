@@ -12,7 +12,7 @@ from rostra.debate.state import State
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import Turn
 from rostra.debate.votes import Vote, cast
-from rostra.errors import EngineError
+from rostra.errors import EngineError, EngineUnavailable
 from rostra.players.player import Player
 
 
@@ -58,6 +58,8 @@ async def _vote(guide: Player, state: State, seat: int) -> tuple[Vote, ...] | No
     view = state.view(seat)
     try:
         reply = await guide.speak(state, view)
+    except EngineUnavailable:
+        raise
     except EngineError:
         return None
     turn: Turn = state.turn(view, reply.completion, reply.observation)

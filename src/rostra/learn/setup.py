@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 
+from rostra.engines.address import is_address
 from rostra.engines.engine import Engine
 from rostra.engines.scripted import ScriptedEngine
 from rostra.errors import ConfigError
@@ -75,10 +76,13 @@ def make_tasks(recipe: Recipe) -> list[Task]:
 
 
 def model_of(spec: str, like: ModelSettings) -> ModelSettings:
-    """The model that a name, a folder of weights or a run stands for, to be asked and not trained;
-    the rest as in `like`."""
+    """The model that a name, an address, a folder of weights or a run stands for, to be asked and
+    not trained; the rest as in `like`."""
+    if is_address(spec):
+        return replace(like, engine="openai", name=spec, start="", lora_rank=0)
     path = Path(spec)
-    like = replace(like, engine="local", start="", lora_rank=0)
+    name = ModelSettings().name if like.engine == "openai" else like.name
+    like = replace(like, engine="local", name=name, start="", lora_rank=0)
     if spec == "scripted":
         return replace(like, engine="scripted")
     adapted = (path / "adapter_config.json").is_file()
@@ -102,6 +106,10 @@ def make_engine(recipe: Recipe, checkpoints: Path | None) -> Engine:
     model = recipe.model
     if model.engine == "scripted":
         return ScriptedEngine(rehearsal(fault=0.1), checkpoints)
+    if model.engine == "openai":
+        from rostra.engines.openai.engine import OpenAIEngine
+
+        return OpenAIEngine(model.name, lanes=model.lanes)
     # torch takes seconds to import, and a rehearsal does without.
     import torch
 
@@ -129,10 +137,22 @@ def make_engine(recipe: Recipe, checkpoints: Path | None) -> Engine:
     )
 
 
+def check_training(recipe: Recipe) -> None:
+    """Refuses a recipe that cannot be carried out, before anything is made."""
+    if recipe.model.engine == "openai":
+        raise ConfigError(
+            f"model.name = {recipe.model.name!r}: a model behind an address can play and judge, "
+            'but not be trained; train with model.engine = "local"'
+        )
+    check_start(recipe)
+
+
 def check_start(recipe: Recipe) -> None:
     """Refuses a recipe whose beginning is missing, before anything is made."""
-    if recipe.model.start and recipe.model.engine == "scripted":
-        raise ConfigError("model.start: the scripted engine has no weights to begin with")
+    if recipe.model.start and recipe.model.engine != "local":
+        raise ConfigError(
+            f"model.start: the {recipe.model.engine} engine has no weights to begin with"
+        )
     if recipe.model.start:
         find_start(recipe.model)
     if recipe.bootstrap.guide:

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from rostra.credit.datums import Normalise
 from rostra.debate.peer import PeerRules, check_choice
+from rostra.engines.address import is_address, read_address
 from rostra.engines.schedules import Kind, Schedule
 from rostra.engines.training import Loss
 from rostra.errors import ConfigError
@@ -15,7 +16,7 @@ from rostra.runs.trackers import TRACKERS
 from rostra.tasks.catalogue import CATALOGUE, FIELDS, SUBJECTS, GraderName, TaskName
 from rostra.tasks.task import PARTS
 
-EngineName = Literal["local", "scripted"]
+EngineName = Literal["local", "openai", "scripted"]
 Mode = Literal["sync", "async"]
 Loop = Literal["selfplay", "warmstart"]
 PhaseKind = Literal["drill", "debate", "stored"]
@@ -35,7 +36,8 @@ class ModelSettings:
 
     engine: EngineName = "local"
     name: str = "smollm2"
-    """toy, toy-sums, smollm2, a folder, a hub id or a .gguf file."""
+    """toy, toy-sums, smollm2, a folder, a hub id or a .gguf file. openai: an address, as in
+    http://127.0.0.1:8000/v1#qwen3."""
     start: str = ""
     """A run or a checkpoint to begin with; empty: the model as it is."""
     lora_rank: int = 16
@@ -52,6 +54,10 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         check_choice("engine", self.engine, get_args(EngineName))
+        if self.engine == "openai":
+            read_address(self.name)
+        elif self.engine == "local" and is_address(self.name):
+            raise ConfigError(f'name = {self.name!r}: an address needs engine = "openai"')
         _at_least("lora_rank", self.lora_rank, 0)
         _at_least("lanes", self.lanes, 1)
         _at_least("batch_tokens", self.batch_tokens, 1)

@@ -24,7 +24,7 @@ from rostra.debate.transcript import Transcript, finish
 from rostra.debate.turn import Turn, TurnId
 from rostra.debate.views import View
 from rostra.debate.votes import comparable
-from rostra.engines.sampling import Completion, StopReason
+from rostra.engines.sampling import Completion, StopReason, Usage
 from rostra.errors import DataError, RostraError
 from rostra.runs.config import first_error
 from rostra.runs.frames import frames
@@ -54,6 +54,8 @@ class TurnRecord(BaseModel):
     tokens: list[Int32]
     logprobs: list[Logprob]
     starts: list[Int32]
+    usage: tuple[Int32, Int32] | None = None
+    """Tokens read and sampled by a server's count."""
     sections: dict[str, str] = {}
     error: str | None = None
 
@@ -126,6 +128,7 @@ def _turn_data(turn: Turn) -> dict[str, Any]:
         "tokens": turn.tokens.tolist(),
         "logprobs": turn.logprobs.tolist(),
         "starts": turn.starts.tolist(),
+        **({"usage": list(turn.usage)} if turn.usage else {}),
     }
 
 
@@ -196,6 +199,7 @@ def _turn(state: State, record: TurnRecord) -> Turn:
         logprobs=np.array(record.logprobs, np.float32),
         starts=np.array(record.starts, np.int32),
         stop_reason=record.stop_reason,
+        usage=Usage(*record.usage) if record.usage else None,
     )
     return state.turn(
         view,

@@ -1,25 +1,15 @@
 """Packages that some tasks need, imported where they are used."""
 
-import importlib
-import importlib.util
 from types import ModuleType
 
-from rostra.errors import ConfigError
+from rostra import needs
 
 INSTALL = "pip install 'rostra[data]'"
 
 
 def need(package: str) -> ModuleType:
-    """The package, or one sentence that says how to get it."""
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != package.split(".")[0]:
-            raise
-        raise ConfigError(f"this needs the package {package}: {INSTALL}") from None
+    return needs.need(package, INSTALL)
 
 
 def check_installed(package: str) -> None:
-    """The same, for a package that is used in another process."""
-    if importlib.util.find_spec(package) is None:
-        raise ConfigError(f"this needs the package {package}: {INSTALL}")
+    needs.check_installed(package, INSTALL)
