@@ -1,18 +1,15 @@
 """`rostra debate` as a way to get an answer."""
 
-import gc
-import io
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from rostra.cli import main
 from rostra.engines.scripted import Prompt, ScriptedEngine
+from tests.cli.inside import inside
 
 ASK = "What is 17 * 24?"
 SIZE = re.compile(r"one of (\d+) agents")
@@ -33,37 +30,11 @@ class Done:
         return self.out.splitlines()[-1]
 
 
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def debate(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Run:
+def debate(*arguments: object, command: str = "debate", ask: str = ASK) -> Done:
     """`rostra debate` in this process, about one question, with standard output in a pipe."""
-    for name in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-
-    def run(*arguments: object, command: str = "debate", ask: str = ASK) -> Done:
-        asked = [ask] if command == "debate" else []
-        monkeypatch.setattr(sys, "argv", ["rostra", command, *asked, *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(), "utf-8"))
-        code: object = 0
-        try:
-            main()
-        except SystemExit as error:
-            code = error.code
-        assert isinstance(code, int)
-        captured = capsysbinary.readouterr()
-        return Done(code, captured.out.decode(), captured.err.decode())
-
-    return run
-
-
-@pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    """The command line changes how often garbage is collected; the tests change it back."""
-    thresholds = gc.get_threshold()
-    yield
-    gc.set_threshold(*thresholds)
+    asked = [ask] if command == "debate" else []
+    done = inside(command, *asked, *arguments)
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture
@@ -91,7 +62,7 @@ def letters(table: dict[int, str]) -> Callable[[int, int], str]:
     return lambda seat, agents: f"\\boxed{{{table[agents][seat]}}}"
 
 
-def test_the_answer_is_the_last_line(debate: Run) -> None:
+def test_the_answer_is_the_last_line() -> None:
     done = debate("--seed", 3)
     assert (done.code, done.err) == (0, "")
     assert done.last == "Answer: 408 (5 of 5 agents, after 1 round)"
@@ -99,7 +70,7 @@ def test_the_answer_is_the_last_line(debate: Run) -> None:
     assert done.out.count("Answer: ") == 1
 
 
-def test_a_debate_ends_when_all_agents_agree(debate: Run, says: Says) -> None:
+def test_a_debate_ends_when_all_agents_agree(says: Says) -> None:
     says(letters({5: "aaaaa"}))
     for options in ([], ["--protocol", "peer-v2"], ["--rounds", 5]):
         done = debate(*options)
@@ -118,7 +89,7 @@ def wish(share: str, folder: Path) -> list[list[object]]:
 
 
 def test_with_a_share_of_nothing_all_rounds_and_the_ballot_are_played(
-    debate: Run, says: Says, tmp_path: Path
+    says: Says, tmp_path: Path
 ) -> None:
     says(letters({5: "aaaaa"}))
     for options in wish("0", tmp_path):
@@ -128,16 +99,14 @@ def test_with_a_share_of_nothing_all_rounds_and_the_ballot_are_played(
         assert done.last == "Answer: a (5 of 5 agents, after 3 rounds)"
 
 
-def test_an_adaptive_debate_that_never_stops_is_refused(debate: Run, tmp_path: Path) -> None:
+def test_an_adaptive_debate_that_never_stops_is_refused(tmp_path: Path) -> None:
     for options in wish("0", tmp_path):
         done = debate("--adaptive", *options)
         assert (done.code, done.out) == (2, "")
         assert "stop_on_agreement = 0: an adaptive debate goes on until agents agree" in done.err
 
 
-def test_a_file_that_is_silent_about_the_end_changes_nothing(
-    debate: Run, says: Says, tmp_path: Path
-) -> None:
+def test_a_file_that_is_silent_about_the_end_changes_nothing(says: Says, tmp_path: Path) -> None:
     says(letters({5: "aaaaa"}))
     file = tmp_path / "rules.toml"
     file.write_text("[protocol]\nrounds = 2\n")
@@ -149,7 +118,7 @@ def test_a_file_that_is_silent_about_the_end_changes_nothing(
 @pytest.mark.parametrize(
     "options", [["--stop-on-agreement", "0.8"], ["--set", "stop_on_agreement=0.8"]]
 )
-def test_a_share_that_agrees_ends_the_debate(debate: Run, says: Says, options: list[str]) -> None:
+def test_a_share_that_agrees_ends_the_debate(says: Says, options: list[str]) -> None:
     says(letters({5: "aabaa"}))
     done = debate(*options)
     assert "Ended after 1 round: the answers agree." in done.out
@@ -157,7 +126,7 @@ def test_a_share_that_agrees_ends_the_debate(debate: Run, says: Says, options: l
     assert done.last == "Answer: a (4 of 5 agents, after 1 round)"
 
 
-def test_an_adaptive_debate_plays_more_rounds_and_then_adds_seats(debate: Run, says: Says) -> None:
+def test_an_adaptive_debate_plays_more_rounds_and_then_adds_seats(says: Says) -> None:
     says(letters({5: "abcde", 7: "aaaaabb", 9: "ccccccccc"}))
     done = debate("--adaptive", "--rounds", 1)
     assert (done.code, done.err) == (0, "")
@@ -170,7 +139,7 @@ def test_an_adaptive_debate_plays_more_rounds_and_then_adds_seats(debate: Run, s
     assert decided.last == "Answer: a (6 of 12 agents, after 4 rounds in 2 debates)"
 
 
-def test_the_bounds_of_an_adaptive_debate_are_kept(debate: Run, says: Says) -> None:
+def test_the_bounds_of_an_adaptive_debate_are_kept(says: Says) -> None:
     says(letters({5: "aaaab"}))
     assert debate("--adaptive").last == "Answer: a (4 of 5 agents, after 6 rounds)"
     done = debate("--adaptive", "--max-rounds", 4)
@@ -179,27 +148,27 @@ def test_the_bounds_of_an_adaptive_debate_are_kept(debate: Run, says: Says) -> N
     assert done.last == "Answer: a (4 of 5 agents, after 1 round)"
 
 
-def test_votes_choose_where_they_are_asked_to(debate: Run) -> None:
+def test_votes_choose_where_they_are_asked_to() -> None:
     plain, votes = debate(), debate("--answer", "votes")
     assert plain.last == "Answer: 398 (2 of 5 agents, after 3 rounds)"
     assert votes.last == "Answer: 408 (preferred by votes, 2 of 5 agents, after 3 rounds)"
     assert votes.out.rpartition("Answer: ")[0] == plain.out.rpartition("Answer: ")[0]
 
 
-def test_votes_that_were_not_cast_are_not_claimed(debate: Run, says: Says) -> None:
+def test_votes_that_were_not_cast_are_not_claimed(says: Says) -> None:
     says(letters({5: "aaaab"}))
     done = debate("--answer", "votes")
     assert done.last == "Answer: a (4 of 5 agents, without votes, after 3 rounds)"
 
 
-def test_a_debate_without_an_answer_says_so(debate: Run, says: Says) -> None:
+def test_a_debate_without_an_answer_says_so(says: Says) -> None:
     says(lambda seat, agents: "I do not know.")
     done = debate("--rounds", 1)
     assert done.code == 0
     assert done.last == "Answer: none, because no agent gave one in a \\boxed{}"
 
 
-def test_quiet_prints_the_answer_and_nothing_else(debate: Run, tmp_path: Path) -> None:
+def test_quiet_prints_the_answer_and_nothing_else(tmp_path: Path) -> None:
     file = tmp_path / "debate.json"
     done = debate("--quiet", "--seed", 3, "--out", file)
     assert (done.code, done.out, done.err) == (0, "408\n", "")
@@ -207,7 +176,7 @@ def test_quiet_prints_the_answer_and_nothing_else(debate: Run, tmp_path: Path) -
     assert shown.last == "Answer: 408 (5 of 5 agents, after 1 round)"
 
 
-def test_quiet_without_an_answer_fails_with_a_sentence(debate: Run, says: Says) -> None:
+def test_quiet_without_an_answer_fails_with_a_sentence(says: Says) -> None:
     says(lambda seat, agents: "I do not know.")
     done = debate("--quiet", "--rounds", 1)
     assert (done.code, done.out) == (2, "")
@@ -219,9 +188,7 @@ HOSTILE = "\x1b[2J\u202eevil\n\tsecond line\r\x07"
 
 
 @pytest.mark.parametrize("options", [[], ["--quiet"]])
-def test_an_answer_is_one_line_and_steers_no_terminal(
-    debate: Run, says: Says, options: list[str]
-) -> None:
+def test_an_answer_is_one_line_and_steers_no_terminal(says: Says, options: list[str]) -> None:
     says(lambda seat, agents: f"\\boxed{{{HOSTILE}}}")
     done = debate("--rounds", 1, *options)
     line = done.last.removeprefix("Answer: ").partition(" (")[0]
@@ -229,7 +196,7 @@ def test_an_answer_is_one_line_and_steers_no_terminal(
     assert not set(done.out) & {"\x1b", "\x07", "\r", "\u202e"}
 
 
-def test_the_answer_of_a_stored_debate_is_shown_again(debate: Run, tmp_path: Path) -> None:
+def test_the_answer_of_a_stored_debate_is_shown_again(tmp_path: Path) -> None:
     file = tmp_path / "debate.json"
     done = debate("--adaptive", "--out", file)
     *_, said, _, kept = done.out.splitlines()
@@ -241,7 +208,7 @@ def test_the_answer_of_a_stored_debate_is_shown_again(debate: Run, tmp_path: Pat
     assert json.loads(file.read_text())["outcome"]["ended"] == "agreement"
 
 
-def test_every_debate_is_kept_in_a_file_of_its_own(debate: Run, says: Says, tmp_path: Path) -> None:
+def test_every_debate_is_kept_in_a_file_of_its_own(says: Says, tmp_path: Path) -> None:
     says(letters({5: "abcde", 7: "aaaaaaa"}))
     file = tmp_path / "debate.json.zst"
     done = debate("--adaptive", "--rounds", 1, "--out", file)
@@ -252,9 +219,7 @@ def test_every_debate_is_kept_in_a_file_of_its_own(debate: Run, says: Says, tmp_
     )
 
 
-def test_a_file_that_a_later_debate_would_replace_is_noticed_before(
-    debate: Run, tmp_path: Path
-) -> None:
+def test_a_file_that_a_later_debate_would_replace_is_noticed_before(tmp_path: Path) -> None:
     (tmp_path / "debate-3.json").write_text("precious")
     file = tmp_path / "debate.json"
     done = debate("--adaptive", "--out", file)
@@ -279,22 +244,20 @@ def test_a_file_that_a_later_debate_would_replace_is_noticed_before(
     ],
     ids=str,
 )
-def test_a_wish_that_makes_no_sense_is_one_sentence(
-    debate: Run, options: list[object], says: str
-) -> None:
+def test_a_wish_that_makes_no_sense_is_one_sentence(options: list[object], says: str) -> None:
     done = debate(*options)
     assert (done.code, done.out) == (2, "")
     assert says in done.err
     assert done.err.count("\n") == 1
 
 
-def test_a_low_share_is_warned_about(debate: Run) -> None:
+def test_a_low_share_is_warned_about() -> None:
     done = debate("--stop-on-agreement", 0.4)
     assert done.code == 0
     assert done.err.startswith("warning: stop_on_agreement = 0.4: half of the agents")
 
 
-def test_added_seats_that_fail_are_told_of_and_the_answer_stands(debate: Run, says: Says) -> None:
+def test_added_seats_that_fail_are_told_of_and_the_answer_stands(says: Says) -> None:
     says(letters({5: "aabbc"}))
     done = debate("--adaptive", "--rounds", 1, "--quiet")
     assert (done.code, done.out) == (0, "a\n")
@@ -302,7 +265,7 @@ def test_added_seats_that_fail_are_told_of_and_the_answer_stands(debate: Run, sa
     assert done.err.count("\n") == 1
 
 
-def test_a_run_is_a_model(debate: Run, tmp_path: Path) -> None:
+def test_a_run_is_a_model(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = debate("--model", tmp_path, "--rounds", 1)
     assert done.code == 2
@@ -313,7 +276,7 @@ def test_a_run_is_a_model(debate: Run, tmp_path: Path) -> None:
     assert "holds no weights; give a run that has saved a checkpoint" in done.err
 
 
-def test_the_shipped_weights_answer_by_votes(debate: Run) -> None:
+def test_the_shipped_weights_answer_by_votes() -> None:
     pytest.importorskip("torch")
     from rostra.runs.recipe import find_recipe
 

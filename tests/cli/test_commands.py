@@ -1,7 +1,6 @@
 """The commands, as a person or a pipe meets them."""
 
 import asyncio
-import gc
 import io
 import json
 import os
@@ -11,10 +10,8 @@ import select
 import signal
 import subprocess
 import sys
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,58 +29,11 @@ from rostra.players.rehearsal import rehearsal
 from rostra.players.scripted import ScriptedPlayer
 from rostra.runs.transcripts import dumps
 from rostra.tasks.question import Question
+from tests.cli.inside import environment, put_back
+from tests.cli.inside import inside as rostra
 from tests.playing import played
 
 ASK = "What is 17 * 24?"
-STYLES = ("FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "COLUMNS")
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def rostra(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """The command line in this process, with standard output in a pipe."""
-    for name in STYLES:
-        monkeypatch.delenv(name, raising=False)
-
-    def run(*arguments: object, stdin: bytes = b"") -> Done:
-        monkeypatch.setattr(sys, "argv", ["rostra", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
-        code: object = 0
-        try:
-            main()
-        except SystemExit as error:
-            code = error.code
-        assert isinstance(code, int)
-        captured = capsysbinary.readouterr()
-        return Done(code, captured.out.decode(), captured.err.decode())
-
-    return run
-
-
-@pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    """The command line changes how often garbage is collected, and what is said after Ctrl-C; the
-    tests change it back."""
-    thresholds, hook = gc.get_threshold(), sys.unraisablehook
-    with warnings.catch_warnings():
-        yield
-    gc.set_threshold(*thresholds)
-    sys.unraisablehook = hook
-
-
-def environment(**more: str) -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if k not in STYLES} | more
 
 
 def process(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -98,10 +48,10 @@ def process(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProce
 
 
 @pytest.fixture
-def kept(rostra: Run, tmp_path: Path) -> Path:
+def kept(tmp_path: Path) -> Path:
     """A stored debate."""
     path = tmp_path / "kept" / "debate.json"
-    assert rostra("debate", ASK, "--agents", 4, "--rounds", 2, "--out", path).code == 0
+    assert rostra("debate", ASK, "--agents", 4, "--rounds", 2, "--out", path).returncode == 0
     return path
 
 
@@ -123,57 +73,55 @@ def test_a_debate_in_a_pipe_is_plain_lines_with_votes_and_rewards() -> None:
         assert all(re.search(r"[+-]\d\.\d\d \([+-]\d\.\d\d\)|·", row) for row in table)
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(rostra: Run) -> None:
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others() -> None:
     first, again = (process("debate", ASK, "--seed", 5).stdout for _ in range(2))
     assert first == again
-    assert first.decode() == rostra("debate", ASK, "--seed", 5).out
-    assert first.decode().replace("seed 5", "seed 6") != rostra("debate", ASK, "--seed", 6).out
+    assert first.decode() == rostra("debate", ASK, "--seed", 5).stdout
+    assert first.decode().replace("seed 5", "seed 6") != rostra("debate", ASK, "--seed", 6).stdout
 
 
-def test_the_first_preset_is_played_and_scored_by_its_own_rules(rostra: Run) -> None:
+def test_the_first_preset_is_played_and_scored_by_its_own_rules() -> None:
     done = rostra("debate", ASK, "--protocol", "peer-v1", "--agents", 3, "--rounds", 2)
-    assert (done.code, done.err) == (0, "")
-    assert "peer-v1: 3 seats, 2 rounds, at most 6 turns, seed 0" in done.out
-    assert "win_rate (advantage)" in done.out
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "peer-v1: 3 seats, 2 rounds, at most 6 turns, seed 0" in done.stdout
+    assert "win_rate (advantage)" in done.stdout
 
 
-def test_a_question_may_come_from_standard_input(rostra: Run) -> None:
+def test_a_question_may_come_from_standard_input() -> None:
     done = rostra("debate", "-", "--rounds", 1, stdin="  Où est-ce ?\n".encode())
-    assert done.code == 0
-    assert done.out.startswith("Où est-ce ?\npeer-v2")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Où est-ce ?\npeer-v2")
 
 
-def test_settings_of_a_file_and_of_the_command_line_are_used(rostra: Run, tmp_path: Path) -> None:
+def test_settings_of_a_file_and_of_the_command_line_are_used(tmp_path: Path) -> None:
     file = tmp_path / "recipe.toml"
     file.write_text('[protocol]\npreset = "peer-v1"\nrounds = 5\nagents = 4\n')
     done = rostra("debate", ASK, "--config", file, "--rounds", 1, "--set", "name=mine")
-    assert done.code == 0
-    assert "mine: 4 seats, 1 round, at most 4 turns" in done.out
+    assert done.returncode == 0
+    assert "mine: 4 seats, 1 round, at most 4 turns" in done.stdout
 
 
-def test_a_kept_debate_is_shown_as_it_was_played(rostra: Run, tmp_path: Path) -> None:
+def test_a_kept_debate_is_shown_as_it_was_played(tmp_path: Path) -> None:
     path = tmp_path / "new" / "debate.json.zst"
     debate = rostra("debate", ASK, "--out", path)
-    assert debate.out.endswith(f"\nKept in {path}. Look again: rostra show {path}\n")
+    assert debate.stdout.endswith(f"\nKept in {path}. Look again: rostra show {path}\n")
     show = rostra("show", path)
-    assert (show.code, show.err) == (0, "")
-    blocks = debate.out.removesuffix(f"\nKept in {path}. Look again: rostra show {path}\n")
-    assert show.out == blocks
+    assert (show.returncode, show.stderr) == (0, "")
+    blocks = debate.stdout.removesuffix(f"\nKept in {path}. Look again: rostra show {path}\n")
+    assert show.stdout == blocks
     assert [p.name for p in path.parent.iterdir()] == ["debate.json.zst"]
 
 
-def test_a_kept_debate_scored_by_its_own_rules_has_the_same_numbers(
-    rostra: Run, tmp_path: Path
-) -> None:
+def test_a_kept_debate_scored_by_its_own_rules_has_the_same_numbers(tmp_path: Path) -> None:
     path = tmp_path / "debate.json"
     debate = rostra("debate", ASK, "--seed", 3, "--stop-on-agreement", 0, "--out", path)
     again = rostra("rescore", path)
-    assert again.code == 0
-    place, _, tables = again.out.partition("\n")
+    assert again.returncode == 0
+    place, _, tables = again.stdout.partition("\n")
     assert place.startswith(f"{path}: ")
-    assert tables.strip() in debate.out
+    assert tables.strip() in debate.stdout
 
-    data = json.loads(rostra("rescore", path, "--json").out)
+    data = json.loads(rostra("rescore", path, "--json").stdout)
     assert data["rules"]["reward"] == "streams"
     assert data["rules"]["consensus"] == "leave_one_out"
     [scored] = data["debates"]
@@ -185,7 +133,8 @@ def test_a_kept_debate_scored_by_its_own_rules_has_the_same_numbers(
         for r in scored["rewards"]
     }
     for stream, columns in (("gen", 3), ("judge", 4)):
-        table = debate.out[debate.out.index(f"{stream} reward (advantage)") :].splitlines()[2:7]
+        begins = debate.stdout.index(f"{stream} reward (advantage)")
+        table = debate.stdout[begins:].splitlines()[2:7]
         for seat, row in enumerate(table):
             assert re.split(r"\s{2,}", row) == [
                 f"Agent {seat}",
@@ -193,10 +142,10 @@ def test_a_kept_debate_scored_by_its_own_rules_has_the_same_numbers(
             ]
 
 
-def test_a_kept_debate_can_be_scored_by_other_rules(rostra: Run, kept: Path) -> None:
+def test_a_kept_debate_can_be_scored_by_other_rules(kept: Path) -> None:
     options = ["--reward", "win_minus_loss", "--consensus", "majority", "--format-penalty", "0.25"]
     done = rostra("rescore", kept, *options, "--baseline", "batch", "--scale", "--json")
-    data = json.loads(done.out)
+    data = json.loads(done.stdout)
     assert data["rules"] == {
         "reward": "win_minus_loss",
         "consensus": "majority",
@@ -210,14 +159,14 @@ def test_a_kept_debate_can_be_scored_by_other_rules(rostra: Run, kept: Path) -> 
     rewards = data["debates"][0]["rewards"]
     assert [(r["seat"], r["round"]) for r in rewards] == [(i, None) for i in range(4)]
     assert sum(r["advantage"] for r in rewards) == pytest.approx(0, abs=1e-9)
-    assert "win_minus_loss (advantage)" in rostra("rescore", kept, *options).out
+    assert "win_minus_loss (advantage)" in rostra("rescore", kept, *options).stdout
 
 
-def test_numbers_that_are_unknown_are_null_in_json(rostra: Run, tmp_path: Path) -> None:
+def test_numbers_that_are_unknown_are_null_in_json(tmp_path: Path) -> None:
     path = tmp_path / "debate.json"
     rostra("debate", ASK, "--agents", 3, "--set", "history_rounds=0", "--out", path)
     data = json.loads(
-        rostra("rescore", path, "--json").out, parse_constant=lambda c: pytest.fail(c)
+        rostra("rescore", path, "--json").stdout, parse_constant=lambda c: pytest.fail(c)
     )
     assert data["metrics"]["v2/missing_comparisons"] is None
     assert data["metrics"]["pairwise_total_votes"] == 0
@@ -233,37 +182,35 @@ def many(folder: Path, kept: Path, *changes: dict[str, Any]) -> Path:
     return folder
 
 
-def test_many_debates_are_rescored_as_means(rostra: Run, kept: Path, tmp_path: Path) -> None:
+def test_many_debates_are_rescored_as_means(kept: Path, tmp_path: Path) -> None:
     run = many(tmp_path, kept, {}, {}, {})
     done = rostra("rescore", run)
-    assert done.code == 0
-    assert done.out.startswith("reward streams, consensus leave_one_out, baseline group\n")
-    assert "3 debates, means" in done.out
-    data = json.loads(rostra("rescore", run, "--json").out)
+    assert done.returncode == 0
+    assert done.stdout.startswith("reward streams, consensus leave_one_out, baseline group\n")
+    assert "3 debates, means" in done.stdout
+    data = json.loads(rostra("rescore", run, "--json").stdout)
     assert len(data["debates"]) == 3
     assert data["debates"][0]["rewards"] == data["debates"][2]["rewards"]
     assert len({d["place"] for d in data["debates"]}) == 3
 
 
 def test_debates_under_different_rules_are_rescored_only_when_told_how(
-    rostra: Run, kept: Path, tmp_path: Path
+    kept: Path, tmp_path: Path
 ) -> None:
     run = many(tmp_path, kept, {}, {"reward": "win_rate"})
     done = rostra("rescore", run)
-    assert done.code == 2
-    assert "played under different reward rules" in done.err
-    assert rostra("rescore", run, "--reward", "win_rate").code == 0
+    assert done.returncode == 2
+    assert "played under different reward rules" in done.stderr
+    assert rostra("rescore", run, "--reward", "win_rate").returncode == 0
 
 
-def test_one_of_many_debates_is_shown_by_its_number(
-    rostra: Run, kept: Path, tmp_path: Path
-) -> None:
+def test_one_of_many_debates_is_shown_by_its_number(kept: Path, tmp_path: Path) -> None:
     run = many(tmp_path, kept, {"name": "one"}, {"name": "two"}, {"name": "three"})
     heads = re.compile(r"^(\w+): 4 seats", re.MULTILINE)
-    assert heads.findall(rostra("show", run).out) == ["one", "two", "three"]
-    assert heads.findall(rostra("show", run, "--number", 2).out) == ["two"]
+    assert heads.findall(rostra("show", run).stdout) == ["one", "two", "three"]
+    assert heads.findall(rostra("show", run, "--number", 2).stdout) == ["two"]
     done = rostra("show", run, "--number", 4)
-    assert (done.code, done.out, done.err) == (
+    assert (done.returncode, done.stdout, done.stderr) == (
         2,
         "",
         f"rostra: {run}: has no transcript number 4\n",
@@ -282,26 +229,26 @@ def judged(path: Path) -> Path:
 
 
 def test_a_judged_debate_is_shown_with_its_verdict_and_has_nothing_to_rescore(
-    rostra: Run, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     path = judged(tmp_path / "judged.json")
     done = rostra("show", path)
-    assert (done.code, done.err) == (0, "")
-    assert "Verdict: Debater_A 91%, Debater_B 9%\n" in done.out
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Verdict: Debater_A 91%, Debater_B 9%\n" in done.stdout
     done = rostra("rescore", path)
-    assert done.code == 2
-    assert "nothing to score again" in done.err
+    assert done.returncode == 2
+    assert "nothing to score again" in done.stderr
 
 
-def test_an_existing_file_is_replaced_only_when_told(rostra: Run, kept: Path) -> None:
+def test_an_existing_file_is_replaced_only_when_told(kept: Path) -> None:
     before = kept.read_bytes()
     done = rostra("debate", ASK, "--rounds", 1, "--out", kept)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
         f"rostra: {kept}: already there; give another name, or --overwrite to replace it\n"
     )
     assert kept.read_bytes() == before
-    assert rostra("debate", ASK, "--rounds", 1, "--out", kept, "--overwrite").code == 0
+    assert rostra("debate", ASK, "--rounds", 1, "--out", kept, "--overwrite").returncode == 0
     assert kept.read_bytes() != before
 
 
@@ -381,19 +328,17 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_one_line_and_exit_code_two(
-    name: str, rostra: Run, kept: Path, tmp_path: Path
-) -> None:
+def test_bad_input_is_one_line_and_exit_code_two(name: str, kept: Path, tmp_path: Path) -> None:
     arguments, stdin = bad(name, tmp_path, kept)
     done = rostra(*arguments, stdin=stdin)
-    assert done.code == 2
-    assert done.err.startswith("rostra: ")
-    assert BAD[name] in done.err
-    assert len(done.err.splitlines()) == 1
-    assert not set(done.err) & {"\x1b", "\x07"}
+    assert done.returncode == 2
+    assert done.stderr.startswith("rostra: ")
+    assert BAD[name] in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not set(done.stderr) & {"\x1b", "\x07"}
     if arguments[0] == "show":
         again = rostra("rescore", *arguments[1:])
-        assert (again.code, again.out, again.err) == (2, "", done.err)
+        assert (again.returncode, again.stdout, again.stderr) == (2, "", done.stderr)
 
 
 @pytest.mark.parametrize("name", ["unknown key", "truncated", "standard input that is not text"])
@@ -421,51 +366,49 @@ def test_a_question_argument_that_is_not_text_is_refused_by_a_process() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["debat", ASK], ["debate"], ["debate", ASK, "--nope"]])
-def test_a_wrong_call_says_how_to_call(arguments: list[str], rostra: Run) -> None:
+def test_a_wrong_call_says_how_to_call(arguments: list[str]) -> None:
     done = rostra(*arguments)
-    assert (done.code, done.out) == (2, "")
-    assert re.fullmatch(r"rostra: .+ \(see `rostra[ a-z]* --help`\)\n", done.err)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"rostra: .+ \(see `rostra[ a-z]* --help`\)\n", done.stderr)
 
 
-def test_help_lists_every_command_with_its_line(rostra: Run) -> None:
+def test_help_lists_every_command_with_its_line() -> None:
     done = rostra("--help")
-    assert done.code == 0
-    assert re.findall(r"^  (debate|show|rescore) +\w", done.out, re.MULTILINE) == [
+    assert done.returncode == 0
+    assert re.findall(r"^  (debate|show|rescore) +\w", done.stdout, re.MULTILINE) == [
         "debate",
         "show",
         "rescore",
     ]
 
 
-def test_commands_are_completed_by_a_shell(rostra: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_are_completed_by_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_ROSTRA_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "rostra re")
     monkeypatch.setenv("COMP_CWORD", "1")
-    assert rostra().out == "plain,rescore\n"
+    assert rostra().stdout == "plain,rescore\n"
 
 
-def test_settings_that_will_disappoint_are_warned_about_on_standard_error(rostra: Run) -> None:
+def test_settings_that_will_disappoint_are_warned_about_on_standard_error() -> None:
     done = rostra("debate", ASK, "--agents", 3, "--rounds", 1)
-    assert done.code == 0
-    assert done.err.startswith("warning: agents = 3 with consensus = leave_one_out: ")
-    assert len(done.err.splitlines()) == 1
-    assert "warning" not in done.out
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: agents = 3 with consensus = leave_one_out: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert "warning" not in done.stdout
 
 
-def test_half_a_character_in_a_file_is_shown_as_a_replacement(
-    rostra: Run, kept: Path, tmp_path: Path
-) -> None:
+def test_half_a_character_in_a_file_is_shown_as_a_replacement(kept: Path, tmp_path: Path) -> None:
     """JSON can spell half of a surrogate pair, which no terminal can print."""
     data = json.loads(kept.read_text("utf-8"))
     data["question"]["prompt"] = "What is \ud83d?"
     path = tmp_path / "half.json"
     path.write_text(json.dumps(data))
     done = rostra("show", path)
-    if done.code == 0:
-        assert done.out.startswith("What is \N{REPLACEMENT CHARACTER}?\n")
+    if done.returncode == 0:
+        assert done.stdout.startswith("What is \N{REPLACEMENT CHARACTER}?\n")
     else:
-        assert done.code == 2
-        assert done.err.startswith(f"rostra: {path}: ")
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"rostra: {path}: ")
 
 
 def test_text_that_the_output_cannot_spell_is_no_traceback() -> None:
@@ -520,7 +463,7 @@ def test_ctrl_c_is_exit_code_130(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["rostra", "debate", "-"])
     monkeypatch.setattr(sys, "stdin", Interrupted())
-    with pytest.raises(SystemExit) as caught:
+    with put_back(), pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 130
     assert capsys.readouterr().err.strip() == "rostra: interrupted"
@@ -557,9 +500,7 @@ def test_ctrl_c_in_the_middle_of_a_debate_ends_with_one_line(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("command", [["show"], ["rescore", "--json"]])
-def test_a_reader_that_leaves_early_causes_no_traceback(
-    command: list[str], rostra: Run, tmp_path: Path
-) -> None:
+def test_a_reader_that_leaves_early_causes_no_traceback(command: list[str], tmp_path: Path) -> None:
     path = tmp_path / "long.json"
     rostra("debate", ASK, "--agents", 30, "--rounds", 8, "--out", path)
     call = [sys.executable, "-m", "rostra", *command, str(path)]
@@ -629,60 +570,58 @@ def test_a_terminal_is_shown_no_escape_sequence_of_a_model(kept: Path, tmp_path:
     assert "\x07" not in plain
 
 
-def test_a_mistyped_command_is_answered_with_a_suggestion(rostra: Run) -> None:
+def test_a_mistyped_command_is_answered_with_a_suggestion() -> None:
     done = rostra("debat", "x")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("rostra: no command is called 'debat', did you mean debate?")
-    assert done.err.count("\n") == 1
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("rostra: no command is called 'debat', did you mean debate?")
+    assert done.stderr.count("\n") == 1
 
 
-def test_a_mistyped_option_is_one_line(rostra: Run) -> None:
+def test_a_mistyped_option_is_one_line() -> None:
     done = rostra("debate", "x", "--agentz", "5")
-    assert done.code == 2
-    assert "--agents" in done.err and done.err.count("\n") == 1
+    assert done.returncode == 2
+    assert "--agents" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_no_command_at_all_shows_the_help(rostra: Run) -> None:
+def test_no_command_at_all_shows_the_help() -> None:
     done = rostra()
-    assert done.code == 0
-    assert done.out.startswith("Usage: rostra") and "rescore" in done.out
+    assert done.returncode == 0
+    assert done.stdout.startswith("Usage: rostra") and "rescore" in done.stdout
 
 
-def test_rescoring_warns_about_rules_that_say_nothing(rostra: Run, tmp_path: Path) -> None:
+def test_rescoring_warns_about_rules_that_say_nothing(tmp_path: Path) -> None:
     file = tmp_path / "d.json"
-    assert rostra("debate", "What is 1 + 1?", "--rounds", "1", "--out", file).code == 0
+    assert rostra("debate", "What is 1 + 1?", "--rounds", "1", "--out", file).returncode == 0
     done = rostra("rescore", file, "--consensus", "majority")
-    assert done.err.startswith("warning: agents = 5 with consensus = majority")
+    assert done.stderr.startswith("warning: agents = 5 with consensus = majority")
     done = rostra("rescore", file, "--reward", "win_rate", "--consensus", "majority")
-    assert done.err == "warning: --consensus has no effect with reward win_rate.\n"
-    assert rostra("rescore", file).err == ""
+    assert done.stderr == "warning: --consensus has no effect with reward win_rate.\n"
+    assert rostra("rescore", file).stderr == ""
 
 
-def test_a_penalty_that_is_no_number_is_refused(rostra: Run, tmp_path: Path) -> None:
+def test_a_penalty_that_is_no_number_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "d.json"
     rostra("debate", "What is 1 + 1?", "--rounds", "1", "--out", file)
     done = rostra("rescore", file, "--format-penalty", "nan", "--json")
-    assert (done.code, done.out) == (2, "")
+    assert (done.returncode, done.stdout) == (2, "")
 
 
-def test_a_peer_debate_without_settings_is_shown_and_scored_like_any_other(
-    rostra: Run, tmp_path: Path
-) -> None:
+def test_a_peer_debate_without_settings_is_shown_and_scored_like_any_other(tmp_path: Path) -> None:
     rules = peer_v2(agents=4, rounds=1)
     debate = Debate(Question("q", "What is 1 + 1?"), rules.protocol())
     engine = ScriptedEngine(rehearsal())
     transcript = played(debate, ModelPlayer(asyncio.run(engine.sampler()), engine.chat))
     file = tmp_path / "bare.json"
     file.write_text(dumps(transcript))
-    assert "votes: row preferred to column" in rostra("show", file).out
-    assert "gen reward" in rostra("rescore", file).out
+    assert "votes: row preferred to column" in rostra("show", file).stdout
+    assert "gen reward" in rostra("rescore", file).stdout
 
 
-def test_an_unwritable_place_is_noticed_before_the_debate(rostra: Run, tmp_path: Path) -> None:
+def test_an_unwritable_place_is_noticed_before_the_debate(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = rostra("debate", "What is 1 + 1?", "--out", tmp_path / "file" / "x.json")
-    assert (done.code, done.out) == (2, "")
-    assert "cannot be written" in done.err
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot be written" in done.stderr
 
 
 def test_numbers_are_never_cut_on_a_narrow_terminal() -> None:
@@ -691,16 +630,16 @@ def test_numbers_are_never_cut_on_a_narrow_terminal() -> None:
     assert len(re.findall(r"[+-]\d\.\d\d \([+-]\d\.\d\d\)", told)) == 5 * (3 + 3)
 
 
-def test_a_model_of_this_machine_speaks_in_every_seat(rostra: Run, tmp_path: Path) -> None:
+def test_a_model_of_this_machine_speaks_in_every_seat(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     out = tmp_path / "debate.json"
     done = rostra(
         "debate", ASK, "--model", "toy", "--agents", 3, "--rounds", 1, "--set", "max_tokens=6",
         "--out", out,
     )  # fmt: skip
-    assert done.code == 0
-    assert "Agent 2" in done.out
-    assert "gen reward" in done.out
+    assert done.returncode == 0
+    assert "Agent 2" in done.stdout
+    assert "gen reward" in done.stdout
     turns = json.loads(out.read_text())["turns"]
     assert len(turns) == 6
     assert all(1 <= len(turn["tokens"]) <= 6 for turn in turns)
@@ -708,7 +647,7 @@ def test_a_model_of_this_machine_speaks_in_every_seat(rostra: Run, tmp_path: Pat
         "debate", ASK, "--engine", "local", "--model", "toy", "--agents", 3, "--rounds", 1,
         "--set", "max_tokens=6",
     )  # fmt: skip
-    assert again.out == done.out.partition("\nKept in")[0]
+    assert again.stdout == done.stdout.partition("\nKept in")[0]
 
 
 @pytest.mark.parametrize(
@@ -720,11 +659,9 @@ def test_a_model_of_this_machine_speaks_in_every_seat(rostra: Run, tmp_path: Pat
         (["--engine", "tinker"], "'tinker' is not one of 'scripted', 'local'"),
     ],
 )
-def test_a_model_that_cannot_be_had_is_one_sentence(
-    rostra: Run, arguments: list[str], says: str
-) -> None:
+def test_a_model_that_cannot_be_had_is_one_sentence(arguments: list[str], says: str) -> None:
     pytest.importorskip("torch")
     done = rostra("debate", ASK, *arguments)
-    assert done.code == 2
-    assert says in done.err
-    assert done.err.count("\n") == 1
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -15,9 +15,8 @@ import pytest
 from rich.cells import cell_len
 
 from rostra.runs.recipe import find_recipe
-from tests.cli.inside import inside
+from tests.cli.inside import environment, inside
 
-STYLES = ("FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "COLUMNS")
 RECIPE = """
 title = "small"
 folder = "run"
@@ -36,12 +35,8 @@ SUMS = f"model.start={find_recipe('peer-v2-sums').parent / 'weights' / 'sums'}"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def environment(**more: str) -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if k not in STYLES} | more
-
-
 def doctor(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return inside("doctor", *map(str, arguments), cwd=cwd)
+    return inside("doctor", *arguments, cwd=cwd)
 
 
 def apart(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from rostra.runs.settings import TaskSettings
+from rostra.runs.syllabus import TaskSettings
 from rostra.tasks.catalogue import CATALOGUE
 from rostra.tasks.mathgrader import MathGrader
 from rostra.tasks.question import Question

@@ -1,7 +1,6 @@
 """`rostra train` as a person meets it: real processes, the scripted engine, real signals."""
 
 import json
-import os
 import re
 import resource
 import shlex
@@ -19,8 +18,8 @@ import pytest
 from rostra.runs.folder import read_lines
 from rostra.runs.recipe import find_recipe, read_config, read_recipe
 from rostra.runs.transcripts import read_transcripts
+from tests.cli.inside import environment
 
-STYLES = ("FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "COLUMNS")
 RECIPE = """
 title = "small"
 folder = "run"
@@ -41,16 +40,11 @@ LONG = ("steps=400", "eval.questions=0")
 TIMES = ("seconds", "time/", "eta")
 
 
-def environment() -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k not in STYLES}
-    return kept | {"PYTHONUNBUFFERED": "1"}
-
-
 def rostra(*arguments: object, cwd: Path, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "rostra", *map(str, arguments)],
         cwd=cwd,
-        env=environment(),
+        env=environment(PYTHONUNBUFFERED="1"),
         capture_output=True,
         encoding="utf-8",
         timeout=100,
@@ -107,7 +101,7 @@ def begun(place: Path, *settings: str, line: str = "step 2/") -> subprocess.Pope
     process = subprocess.Popen(
         [sys.executable, "-m", "rostra", "train", "small.toml", *settings],
         cwd=place,
-        env=environment(),
+        env=environment(PYTHONUNBUFFERED="1"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",

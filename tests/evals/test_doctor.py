@@ -21,7 +21,8 @@ from rostra.players.player import Player
 from rostra.players.rehearsal import rehearsal
 from rostra.players.spoken import SpokenPlayer
 from rostra.players.sums import Carelessness, SumsTeacher
-from rostra.runs.settings import Recipe, RewardSettings, Stage, TaskSettings, TrainSettings
+from rostra.runs.settings import Recipe, RewardSettings, TrainSettings
+from rostra.runs.syllabus import Stage, TaskSettings
 from rostra.tasks.sums import sums
 from rostra.tasks.task import Task
 

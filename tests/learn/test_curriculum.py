@@ -21,14 +21,12 @@ from rostra.players.player import Reply
 from rostra.players.scripted import ScriptedPlayer
 from rostra.runs.recipe import read_recipe, to_toml
 from rostra.runs.settings import (
-    BootstrapSettings,
     EvalSettings,
     ModelSettings,
     Recipe,
-    Stage,
-    TaskSettings,
     TrainSettings,
 )
+from rostra.runs.syllabus import BootstrapSettings, Stage, TaskSettings
 from rostra.runs.transcripts import read_transcripts
 from rostra.tasks.grading import Integers
 from rostra.tasks.question import Question

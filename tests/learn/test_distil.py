@@ -17,7 +17,8 @@ from rostra.learn.warmstart import WarmStart, best_solutions
 from rostra.players.rehearsal import rehearsal
 from rostra.players.scripted import ScriptedPlayer
 from rostra.runs.folder import RunFolder, read_lines
-from rostra.runs.settings import EvalSettings, ModelSettings, Phase, Recipe
+from rostra.runs.settings import EvalSettings, ModelSettings, Recipe
+from rostra.runs.syllabus import Phase
 from rostra.runs.transcripts import dumps
 from rostra.tasks.grading import Integers
 from rostra.tasks.question import Question

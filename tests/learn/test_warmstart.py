@@ -21,8 +21,9 @@ from rostra.learn.stop import Stopped
 from rostra.learn.warmstart import WarmStart, spoken_data, teacher
 from rostra.players.rehearsal import rehearsal
 from rostra.runs.folder import RunFolder, read_lines
-from rostra.runs.settings import EvalSettings, ModelSettings, Phase, Recipe, TaskSettings
+from rostra.runs.settings import EvalSettings, ModelSettings, Recipe
 from rostra.runs.settings import TrainSettings as Train
+from rostra.runs.syllabus import Phase, TaskSettings
 from rostra.runs.transcripts import read_transcripts
 from rostra.tasks.grading import Integers, boxed
 from rostra.tasks.question import Question

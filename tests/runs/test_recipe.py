@@ -25,12 +25,11 @@ from rostra.runs.settings import (
     AlarmSettings,
     EvalSettings,
     ModelSettings,
-    Phase,
     Recipe,
     RewardSettings,
-    TaskSettings,
     TrainSettings,
 )
+from rostra.runs.syllabus import Phase, TaskSettings
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 TABLE_KINDS = {

@@ -9,7 +9,7 @@ import pytest
 
 from rostra.errors import ConfigError, DataError
 from rostra.learn.setup import make_task
-from rostra.runs.settings import TaskSettings
+from rostra.runs.syllabus import TaskSettings
 from rostra.tasks.nyu import read_nyu
 from rostra.tasks.quality import distractor
 from rostra.tasks.question import Question

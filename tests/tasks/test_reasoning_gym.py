@@ -8,7 +8,7 @@ import pytest
 
 from rostra.errors import ConfigError, DataError
 from rostra.learn.setup import make_task
-from rostra.runs.settings import TaskSettings
+from rostra.runs.syllabus import TaskSettings
 from rostra.tasks import gym
 from rostra.tasks import reasoning_gym as loader
 from rostra.tasks.gym import Place

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rostra.learn.setup import make_task
-from rostra.runs.settings import TaskSettings
+from rostra.runs.syllabus import TaskSettings
 from rostra.tasks.nyu import read_nyu
 from rostra.tasks.parts import asked
 from rostra.tasks.quality import distractor

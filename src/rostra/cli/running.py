@@ -23,7 +23,8 @@ from rostra.players.player import Player
 from rostra.players.spoken import SpokenPlayer
 from rostra.runs.display import Display, RunPlan, display
 from rostra.runs.folder import RunFolder
-from rostra.runs.settings import Phase, Recipe
+from rostra.runs.settings import Recipe
+from rostra.runs.syllabus import Phase
 from rostra.runs.trackers import open_trackers
 from rostra.tasks.task import Task
 

@@ -12,7 +12,7 @@ from rostra.tasks.task import PARTS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rostra.runs.settings import TaskSettings
+    from rostra.runs.syllabus import TaskSettings
     from rostra.tasks.question import Question
 
 LONGEST = 2000
@@ -81,7 +81,7 @@ def _settings(name: str, settings: tuple[str, ...], given: dict[str, str]) -> "T
 
     from rostra.debate.prompts import did_you_mean
     from rostra.runs.config import first_error, read_setting
-    from rostra.runs.settings import TaskSettings
+    from rostra.runs.syllabus import TaskSettings
 
     if name not in CATALOGUE:
         known = get_args(TaskName)

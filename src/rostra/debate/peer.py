@@ -91,12 +91,9 @@ class PeerRules:
             raise ConfigError(
                 f"history_rounds = {self.history_rounds}: -1 for all, 0 for none, K for K rounds"
             )
-        if self.max_chars_per_field is not None and self.max_chars_per_field < 1:
-            raise ConfigError(
-                f"max_chars_per_field = {self.max_chars_per_field}: must be at least 1"
-            )
-        if self.max_tokens < 1:
-            raise ConfigError(f"max_tokens = {self.max_tokens}: must be at least 1")
+        if self.max_chars_per_field is not None:
+            check_least("max_chars_per_field", self.max_chars_per_field, 1)
+        check_least("max_tokens", self.max_tokens, 1)
         if self.stop is not None:
             check_stop(self.stop)
         builtin("peer").replaced(self.prompts)
@@ -255,6 +252,12 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         close = did_you_mean(str(value), choices)
         raise ConfigError(f"{name} = {value!r}: must be {' or '.join(choices)}{close}")
+
+
+def check_least(name: str, value: int, least: int) -> None:
+    """Refuses a number that is too small."""
+    if value < least:
+        raise ConfigError(f"{name} = {value}: must be at least {least}")
 
 
 def check_penalty(penalty: float) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rostra.runs.settings import Stage
+from rostra.runs.syllabus import Stage
 from rostra.seeds import derive
 from rostra.tasks.question import Question
 from rostra.tasks.task import Task

@@ -34,7 +34,8 @@ from rostra.players.player import Player
 from rostra.rewards.advantages import RoleBaseline
 from rostra.rewards.score import Guide
 from rostra.runs.folder import Checkpoint, checkpoint_name, read_ahead, weights_name
-from rostra.runs.settings import Recipe, Stage
+from rostra.runs.settings import Recipe
+from rostra.runs.syllabus import Stage
 from rostra.seeds import derive
 from rostra.tasks.question import Question
 from rostra.tasks.task import Task

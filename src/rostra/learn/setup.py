@@ -13,7 +13,8 @@ from rostra.errors import ConfigError
 from rostra.players.rehearsal import rehearsal
 from rostra.runs.folder import checkpoint_files, weights_name
 from rostra.runs.recipe import read_config
-from rostra.runs.settings import ModelSettings, Recipe, TaskSettings
+from rostra.runs.settings import ModelSettings, Recipe
+from rostra.runs.syllabus import TaskSettings
 from rostra.tasks.aime import aime
 from rostra.tasks.catalogue import CATALOGUE
 from rostra.tasks.gsm8k import gsm8k

@@ -35,7 +35,7 @@ from rostra.rewards.advantages import Key
 from rostra.rewards.score import Correct
 from rostra.rewards.streams import GEN, JUDGE, gen_rewards
 from rostra.runs.folder import weights_name
-from rostra.runs.settings import Phase
+from rostra.runs.syllabus import Phase
 from rostra.runs.transcripts import read_transcripts
 from rostra.seeds import derive
 from rostra.tasks.parts import asked

@@ -15,16 +15,13 @@ from rostra.errors import ConfigError, DataError
 from rostra.runs.config import Layer, first_error, merged_rules, read_setting, read_toml
 from rostra.runs.settings import (
     AlarmSettings,
-    BootstrapSettings,
     EvalSettings,
     ModelSettings,
-    Phase,
     Recipe,
     RewardSettings,
-    Stage,
-    TaskSettings,
     TrainSettings,
 )
+from rostra.runs.syllabus import BootstrapSettings, Phase, Stage, TaskSettings
 
 TABLES = {
     "model": ModelSettings,
