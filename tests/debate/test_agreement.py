@@ -51,6 +51,15 @@ def test_agreement_at_once_ends_the_debate_after_one_round_without_a_ballot(sche
     assert over.open_slots() == ()
 
 
+def test_the_letter_of_a_choice_agrees_with_the_choice() -> None:
+    rules = peer_v2(agents=3, rounds=2, stop_on_agreement=1.0)
+    asked = State(question(choices=("Rome", "Paris")), rules.protocol())
+    table: Table = [["B", "Paris", "(b) Paris"], ["B", "B", "B"]]
+    assert finish_all(asked, by_table(table)).outcome == Outcome("agreement", 1)
+    split: Table = [["A", "Paris", "B"], ["B", "B", "Paris"]]
+    assert finish_all(asked, by_table(split)).outcome == Outcome("agreement", 2)
+
+
 @SCHEDULES
 def test_the_debate_goes_on_while_one_disagrees(schedule: str) -> None:
     rules = peer_v2(agents=3, rounds=4, schedule=schedule, stop_on_agreement=1.0)

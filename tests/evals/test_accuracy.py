@@ -21,7 +21,6 @@ from rostra.evals.accuracy import (
     debate_row,
     direct_row,
     held,
-    key_of,
     latest,
     roles_row,
     shares,
@@ -33,6 +32,7 @@ from rostra.evals.modes import Examination
 from rostra.evals.statistics import Measure
 from rostra.learn.lesson import marks_of
 from rostra.players.scripted import ScriptedPlayer
+from rostra.tasks.canonical import key_of
 from rostra.tasks.grading import Integers
 from rostra.tasks.question import Question
 from rostra.tasks.task import Task

@@ -25,7 +25,7 @@ from rostra.engines.chat import Message
 from rostra.engines.sampling import Completion
 from rostra.errors import DataError, RuleError
 from rostra.seeds import derive
-from rostra.tasks.canonical import canonical
+from rostra.tasks.canonical import key_of
 from rostra.tasks.grading import boxed
 from rostra.tasks.question import Question
 
@@ -191,7 +191,8 @@ class State:
         if not share:
             return False
         last = [said[-1] for said in answers_by_seat(self.protocol, self.turns).values()]
-        most = max(Counter(canonical(answer) for answer in last if answer).values(), default=0)
+        keys = [key_of(answer, self.question) for answer in last if answer]
+        most = max(Counter(keys).values(), default=0)
         return most > 0 and most / self.protocol.agents >= share
 
     def _check_open(self, seat: int) -> None:

@@ -6,7 +6,7 @@ answers to one question are not independent of each other, questions are.
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,7 @@ from rostra.debate.turn import Turn, TurnId
 from rostra.evals.statistics import Measure, ratio_interval
 from rostra.learn.lesson import answers_of
 from rostra.rewards.streams import gen_rewards
-from rostra.tasks.canonical import canonical
-from rostra.tasks.grading import Exact, plain
-from rostra.tasks.question import Question
+from rostra.tasks.canonical import key_of
 
 Marks = Mapping[TurnId, float]
 NUMBERS = ("k", "budget")
@@ -91,17 +89,6 @@ def answers_in(transcript: Transcript, marks: Marks) -> list[Answer]:
         if transcript.kind(turn) == "speak"
         and transcript.protocol.seats[turn.id.seat].role == "agent"
     ]
-
-
-def key_of(answer: str, question: Question) -> str:
-    """What answers have in common that are plainly the same. Where a question has choices, the
-    letter of one stands for it."""
-    same = canonical(answer)
-    choices = dict.fromkeys(question.choices)
-    fits = [c for c in choices if Exact().grade([(answer, replace(question, reference=c))])[0]]
-    # Two choices may differ in what counting leaves out, such as a unit.
-    fits = fits or [choice for choice in choices if canonical(choice) == same]
-    return plain(fits[0]) if len(fits) == 1 else same
 
 
 def latest(answers: Sequence[Answer], round_: int | None = None) -> list[Answer]:

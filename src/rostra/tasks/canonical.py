@@ -1,8 +1,22 @@
 """A form that answers have in common when they are plainly the same."""
 
+from dataclasses import replace
+
 from rostra.tasks.answers import LONGEST, items, read_answer, strange_words
-from rostra.tasks.grading import plain, whole_number
+from rostra.tasks.grading import Exact, plain, whole_number
 from rostra.tasks.numbers import number
+from rostra.tasks.question import Question
+
+
+def key_of(answer: str, question: Question) -> str:
+    """What answers to a question have in common that are plainly the same. Where it has choices,
+    the letter of one stands for it."""
+    same = canonical(answer)
+    choices = dict.fromkeys(question.choices)
+    fits = [c for c in choices if Exact().grade([(answer, replace(question, reference=c))])[0]]
+    # Two choices may differ in what counting leaves out, such as a unit.
+    fits = fits or [choice for choice in choices if canonical(choice) == same]
+    return plain(fits[0]) if len(fits) == 1 else same
 
 
 def canonical(answer: str) -> str:
