@@ -17,6 +17,7 @@ from rostra.debate.state import Outcome, State
 from rostra.debate.turn import TurnId
 from rostra.debate.views import View
 from rostra.debate.votes import Vote
+from rostra.engines.sampling import Usage
 from rostra.errors import RuleError
 from tests.playing import (
     MALFORMED,
@@ -360,6 +361,18 @@ def test_a_turn_keeps_the_temperature_it_was_sampled_at_or_that_of_its_seat() ->
     nothing = np.zeros(0, np.uint16)
     assert state.turn(seen, completion("x"), nothing).temperature == 0.6
     assert state.turn(seen, completion("x"), nothing, temperature=0.3).temperature == 0.3
+
+
+def test_a_turn_costs_its_new_tokens_or_what_a_server_counted() -> None:
+    state = begin(peer_v2(agents=3))
+    seen, prompt = state.view(0), np.zeros(40, np.uint16)
+    own = state.turn(seen, completion("seven b"), prompt)
+    assert (own.usage, own.read, own.sampled) == (None, 40, 7)
+    counted = replace(completion("seven b"), usage=Usage(12, 2))
+    served = state.turn(seen, counted, prompt)
+    assert (served.usage, served.read, served.sampled) == (Usage(12, 2), 12, 2)
+    free = state.turn(seen, replace(counted, usage=Usage(0, 0)), prompt)
+    assert (free.read, free.sampled) == (0, 0)
 
 
 def test_self_comparisons_are_counted_and_are_no_votes() -> None:

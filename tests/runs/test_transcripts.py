@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from rostra.debate.judged import consultancy
 from rostra.debate.judged import debate as two_sides
 from rostra.debate.peer import PeerRules, peer_v1, peer_v2
 from rostra.debate.transcript import Transcript
+from rostra.engines.arrays import FloatArray, IntArray
+from rostra.engines.sampling import Completion, Sampler, SamplingParams, Usage
 from rostra.engines.scripted import Script, ScriptedEngine
 from rostra.errors import DataError
 from rostra.players.model import ModelPlayer
@@ -134,7 +137,7 @@ def assert_same(a: Transcript, b: Transcript) -> None:
     for one, two in zip(a.turns, b.turns, strict=True):
         for name in ("id", "slot", "text", "stop_reason", "parsed", "comparisons"):
             assert getattr(one, name) == getattr(two, name)
-        for name in ("seen", "names", "extends", "temperature"):
+        for name in ("seen", "names", "extends", "temperature", "usage", "read", "sampled"):
             assert getattr(one, name) == getattr(two, name)
         for name in ("observation", "tokens", "logprobs", "starts"):
             assert np.array_equal(getattr(one, name), getattr(two, name))
@@ -154,6 +157,61 @@ def test_a_transcript_comes_back_as_it_was_written(kind: str, suffix: str, tmp_p
     [stored] = read_transcripts(path)
     assert_same(stored.transcript, transcript)
     assert (path.read_bytes()[:4] == b"\x28\xb5\x2f\xfd") == (path.suffix == ".zst")
+
+
+def costly() -> Transcript:
+    """A debate of a model whose server counts its own tokens."""
+
+    class Counted:
+        """Replies that cost other numbers of tokens than they have."""
+
+        def __init__(self, sampler: Sampler) -> None:
+            self._sampler = sampler
+
+        async def sample(
+            self, prompt: IntArray, n: int, params: SamplingParams
+        ) -> list[Completion]:
+            replies = await self._sampler.sample(prompt, n, params)
+            return [
+                replace(reply, usage=Usage(len(prompt), params.seed % 1000)) for reply in replies
+            ]
+
+        async def score(self, tokens: IntArray, start: int) -> FloatArray:
+            return await self._sampler.score(tokens, start)
+
+    engine = ScriptedEngine(rehearsal())
+    player = ModelPlayer(Counted(asyncio.run(engine.sampler())), engine.chat)
+    return played(Debate.peer(Question("q-4", "6 * 7?"), peer_v2(agents=3, rounds=2), 7), player)
+
+
+def test_what_a_server_counted_is_kept(tmp_path: Path) -> None:
+    transcript = costly()
+    write_transcript(transcript, tmp_path / "debate.json")
+    [stored] = read_transcripts(tmp_path / "debate.json")
+    assert_same(stored.transcript, transcript)
+    usages = [turn.usage for turn in stored.transcript.turns]
+    assert len({usage.sampled for usage in usages if usage}) > 3
+    assert all(isinstance(usage, Usage) for usage in usages)
+    later = [turn for turn in stored.transcript.turns if turn.extends]
+    assert later
+    assert all(turn.read > len(turn.observation) for turn in later)
+    written = json.loads((tmp_path / "debate.json").read_text())["turns"]
+    assert [tuple(turn["usage"]) for turn in written] == usages
+
+
+def test_a_file_without_counts_is_like_one_from_before_there_were_any(tmp_path: Path) -> None:
+    data = json.loads(dumps(small()))
+    assert not any("usage" in turn for turn in data["turns"])
+    assert all(turn.usage is None for turn in from_data(data).turns)
+    free = data | {"turns": [turn | {"usage": [0, 0]} for turn in data["turns"]]}
+    assert {(turn.read, turn.sampled) for turn in from_data(free).turns} == {(0, 0)}
+
+
+@pytest.mark.parametrize("usage", [[1], [1, 2, 3], [-1, 2], [1, 2**31], ["x", 1], {}, 5])
+def test_counts_that_are_none_are_refused(usage: object, tmp_path: Path) -> None:
+    data = json.loads(dumps(small()))
+    data["turns"][1]["usage"] = usage
+    assert "usage" in refusal(data, tmp_path)
 
 
 def test_a_judged_debate_is_stored_with_its_protocol_and_a_peer_debate_with_its_rules() -> None:

@@ -31,13 +31,16 @@ OPTIONAL = {
     "max_tokens": "max_completion_tokens is used instead",
     "temperature": "every seat speaks at the temperature of the server",
     "top_p": "the server's own is used",
+    "top_k": "the server's own is used",
     "stop": "replies are cut off here, and cost what they were before",
     "seed": "replies will not be the same another time",
 }
 """What a server may refuse to be told, and what follows."""
 SYSTEM = "system"
 _WONT = re.compile(r"support|unexpected|unknown|unrecogni|permitted|allowed|extra", re.IGNORECASE)
-_NO_SYSTEM = re.compile(r"system role|only user and assistant", re.IGNORECASE)
+_NO_SYSTEM = re.compile(
+    r"system role|only user and assistant|support 'system'|must alternate", re.IGNORECASE
+)
 _BYTES_A_TOKEN = 4
 
 
@@ -48,18 +51,18 @@ class _Said(BaseModel):
 class _Choice(BaseModel):
     message: _Said
     finish_reason: str | None = None
-    stop_reason: str | int | None = None
+    stop_reason: Any = None
     """vLLM: the stop string that it stopped at, and left out of the text."""
 
 
 class _Tokens(BaseModel):
-    prompt_tokens: int = Field(ge=0)
-    completion_tokens: int = Field(ge=0)
+    prompt_tokens: int = Field(ge=0, lt=2**31)
+    completion_tokens: int = Field(ge=0, lt=2**31)
 
 
 class _Answer(BaseModel):
     choices: list[_Choice] = Field(min_length=1)
-    usage: _Tokens | None = None
+    usage: Any = None
 
 
 @dataclass(slots=True)
@@ -149,6 +152,7 @@ class OpenAISampler:
         finally:
             for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def score(self, tokens: IntArray, start: int) -> FloatArray:
         raise ConfigError(
@@ -188,7 +192,7 @@ class OpenAISampler:
         engine = self._engine
         found = next((name for name in OPTIONAL if name in body and _blames(refusal, name)), None)
         why = OPTIONAL.get(found or "")
-        if found is None and body["messages"][0]["role"] == SYSTEM:
+        if found is None and any(said["role"] == SYSTEM for said in body["messages"][:1]):
             if not _NO_SYSTEM.search(refusal.told):
                 return False
             found, why = SYSTEM, "what it says goes before the first message"
@@ -202,8 +206,8 @@ class OpenAISampler:
 
     def _completion(self, answer: _Answer, params: SamplingParams, size: int) -> Completion:
         choice = answer.choices[0]
-        reason = _stop_reason(choice, self._engine.address)
-        text = choice.message.content or ""
+        reason = self._stop_reason(choice)
+        text = self._engine.endpoint.without_key(choice.message.content or "")
         stops = [stop for stop in params.stop if isinstance(stop, str)]
         if choice.stop_reason in stops:
             text += str(choice.stop_reason)  # it was sampled, and taken away
@@ -216,9 +220,22 @@ class OpenAISampler:
         heard = decode(said.tokens)
         return Completion(heard.text, said.tokens, silent, heard.starts, reason, usage=usage)
 
-    def _usage(self, counted: _Tokens | None, read: int, said: int) -> Usage:
-        if counted is not None:
-            return Usage(counted.prompt_tokens, counted.completion_tokens)
+    def _stop_reason(self, choice: _Choice) -> StopReason:
+        match choice.finish_reason:
+            case "stop" | "stop_sequence" | "eos" | "eos_token" | "end_turn" | None:
+                return "stop"
+            case "length" | "max_tokens":
+                return "length"
+            case other:
+                why = self._engine.endpoint.plain(other)
+                raise EngineError(f"{self._engine.address.url}: gave no reply ({why})")
+
+    def _usage(self, counted: Any, read: int, said: int) -> Usage:
+        try:
+            tokens = _Tokens.model_validate(counted)
+            return Usage(tokens.prompt_tokens, tokens.completion_tokens)
+        except ValidationError:
+            pass
         if "usage" not in self._engine.refused:
             self._engine.refused.add("usage")
             log.warning(
@@ -253,10 +270,13 @@ def _request(
 
 
 def _folded(asked: Sequence[Message]) -> Sequence[Message]:
-    """The conversation with its system message at the beginning of the first other one."""
-    if len(asked) < 2 or asked[0].role != SYSTEM:
+    """The conversation with its system message at the beginning of what the user says."""
+    if not asked or asked[0].role != SYSTEM:
         return asked
-    return [Message(asked[1].role, f"{asked[0].text}\n\n{asked[1].text}"), *asked[2:]]
+    first, rest = asked[0].text, asked[1:]
+    if rest and rest[0].role == "user":
+        first, rest = f"{first}\n\n{rest[0].text}", rest[1:]
+    return [Message("user", first), *rest]
 
 
 def _blames(refusal: Refused, name: str) -> bool:
@@ -265,13 +285,3 @@ def _blames(refusal: Refused, name: str) -> bool:
     if refusal.parameter:
         return refusal.parameter == name
     return bool(re.search(rf"\b{name}\b", refusal.told))
-
-
-def _stop_reason(choice: _Choice, address: Address) -> StopReason:
-    match choice.finish_reason:
-        case "stop" | "eos" | "eos_token" | "end_turn" | None:
-            return "stop"
-        case "length" | "max_tokens":
-            return "length"
-        case other:
-            raise EngineError(f"{address.url}: gave no reply ({other})")
