@@ -21,6 +21,7 @@ from rostra.engines.sampling import Completion, SamplingParams
 from rostra.errors import EngineUnavailable
 from rostra.runs.recipe import read_recipe
 from rostra.runs.transcripts import read_transcripts
+from tests.cli.inside import inside
 
 for package in ("torch", "httpx2", "fastapi", "uvicorn", "openai"):
     pytest.importorskip(package)
@@ -159,19 +160,42 @@ def test_three_lines_answer_by_debate(server: Server) -> None:
 
 def test_a_debate_is_watched_and_kept(server: Server, tmp_path: Path) -> None:
     ask = ("debate", "8+7", "--model", server.address, "--config", sums_protocol(tmp_path))
-    code, out, err = run(
-        *ask, "--agents", "3", "--stop-on-agreement", "0", "--out", "d.json", cwd=tmp_path
-    )
-    assert code == 0, err
-    assert "Agent 2" in out and "ballot" in out and "Answer:" in out
+    more = ("--agents", "3", "--stop-on-agreement", "0", "--out", "d.json")
+    done = inside(*ask, *more, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(word in done.stdout for word in ("Agent 2", "ballot", "Answer:"))
     (stored,) = read_transcripts(tmp_path / "d.json")
     assert len(stored.transcript.turns) == 6
     # Every prompt is the whole conversation again, and the server counts all of it.
     first, later = (stored.transcript.turns[i] for i in (0, 3))
     assert later.usage is not None and first.usage is not None
     assert later.usage.read > first.usage.read + first.usage.sampled
-    code, out, _ = run(*ask, "--quiet", cwd=tmp_path)
-    assert code == 0 and out.strip().isdigit()
+    done = inside(*ask, "--quiet", "--engine", "openai", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.strip().isdigit()
+
+
+def test_a_model_that_is_not_named_or_not_known_is_told_from_what_is_served(
+    server: Server, tmp_path: Path
+) -> None:
+    done = inside("debate", "8+7", "--model", server.url, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"name the model after a #, as in {server.url}#" in done.stderr
+    done = inside("debate", "8+7", "--model", f"{server.url}#gpt-7", cwd=tmp_path)
+    assert done.returncode == 2 and "requested 'gpt-7'" in done.stderr
+
+
+def test_it_is_evaluated_like_any_model(server: Server, tmp_path: Path) -> None:
+    words = ("--recipe", str(RECIPE), "--mode", "direct", "--temperature", "0", "--samples", "1")
+    results = []
+    for subject in (server.address, str(WEIGHTS)):
+        ask = ("eval", subject, *words, "--questions", "20", "--overwrite")
+        done = inside(*ask, cwd=tmp_path, COLUMNS="200")
+        assert done.returncode == 0, done.stderr
+        results.append(json.loads((tmp_path / "evals/sums-sums/results.json").read_text()))
+    served, local = (each["direct"] for each in results)
+    for name in ("accuracy", "format", "tokens", "prompt_tokens"):
+        assert served[name] == local[name]
+    assert 0 < served["accuracy"]["mean"] < 1
 
 
 def evaluation(server: Server, cwd: Path, out: str, *more: str) -> subprocess.Popen[str]:

@@ -655,6 +655,10 @@ def test_a_model_of_this_machine_speaks_in_every_seat(tmp_path: Path) -> None:
     [
         (["--model", "smolm2"], "did you mean smollm2?"),
         (["--model", "toy", "--engine", "scripted"], "leave out --engine scripted"),
+        (["--engine", "openai"], "needs --model with an address, as in http://"),
+        (["--engine", "openai", "--model", "toy"], "needs --model with an address"),
+        (["--engine", "local", "--model", "http://h/v1#m"], "leave out --engine local"),
+        (["--model", "http://me:pw@h/v1#m"], "holds no user, password"),
         (["--model", "."], "not a model folder: it has no config.json"),
         (["--engine", "tinker"], "'tinker' is not one of 'scripted', 'local'"),
     ],

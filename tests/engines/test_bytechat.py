@@ -177,3 +177,7 @@ def test_a_character_that_a_reply_broke_off_is_read_as_broken() -> None:
     chat, cut = ByteChat(), encode("a数")[:-1]
     grown = np.concatenate([chat.open([]), cut, chat.extend(cut, [])])
     assert conversation(grown) == [Message("assistant", "a\ufffd")]
+
+
+def test_what_is_no_prompt_holds_no_messages() -> None:
+    assert conversation(encode("just text")) == conversation(encode("")) == []

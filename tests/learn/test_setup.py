@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from rostra.errors import ConfigError
-from rostra.learn.setup import model_of
+from rostra.learn.setup import check_start, check_training, model_of
 from rostra.runs.recipe import to_toml
-from rostra.runs.settings import ModelSettings, Recipe
+from rostra.runs.settings import EngineName, ModelSettings, Recipe
+from rostra.runs.syllabus import BootstrapSettings
 
 
 def run(folder: Path, rank: int) -> Path:
@@ -26,3 +27,48 @@ def test_a_run_that_trained_all_weights_can_be_asked_without_what_it_began_with(
 def test_an_adapter_needs_what_it_stands_on(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="gone holds no weights"):
         model_of(str(run(tmp_path, 8)), ModelSettings())
+
+
+SERVED = "http://127.0.0.1:8000/v1#qwen3"
+
+
+def test_an_address_stands_for_what_is_served_there() -> None:
+    found = model_of(SERVED, ModelSettings(name="toy", start="runs/x", lanes=7))
+    assert (found.engine, found.name, found.start, found.lanes) == ("openai", SERVED, "", 7)
+    # And what stands beside it is run here.
+    assert model_of("toy", found).engine == "local"
+    assert model_of("scripted", found).engine == "scripted"
+
+
+def test_what_is_served_is_not_trained() -> None:
+    with pytest.raises(ConfigError, match="can play and judge, but not be trained"):
+        check_training(Recipe(model=ModelSettings(engine="openai", name=SERVED)))
+    guided = Recipe(bootstrap=BootstrapSettings(guide=SERVED), model=ModelSettings(name="toy"))
+    check_training(guided)
+
+
+def test_what_is_served_has_no_weights_to_begin_with() -> None:
+    with pytest.raises(ConfigError, match="the openai engine has no weights"):
+        check_start(Recipe(model=ModelSettings(engine="openai", name=SERVED, start="runs/x")))
+
+
+@pytest.mark.parametrize("engine", ["local", "scripted", "openai"])
+def test_a_password_in_an_address_is_neither_taken_nor_repeated(engine: EngineName) -> None:
+    with pytest.raises(ConfigError, match="holds no user, password") as caught:
+        ModelSettings(engine=engine, name="https://me:hunter2@host/v1#m")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "says"),
+    [
+        ("local", SERVED, 'an address needs engine = "openai"'),
+        ("scripted", SERVED, 'an address needs engine = "openai"'),
+        ("openai", "smollm2", "is not the address of a server"),
+    ],
+)
+def test_an_engine_and_a_name_that_do_not_go_together_are_refused(
+    engine: EngineName, name: str, says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        ModelSettings(engine=engine, name=name)

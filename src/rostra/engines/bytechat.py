@@ -56,11 +56,11 @@ def decode(tokens: IntArray) -> DecodedTokens:
 def conversation(tokens: IntArray) -> list[Message]:
     """The messages of a prompt: what `open` and `extend` put together."""
     raw = tokens.astype(np.uint8).tobytes()
-    marks = np.flatnonzero(tokens >= END)
-    ends = [*marks[1:].tolist(), len(tokens)]
+    marks = np.flatnonzero(tokens >= END).tolist()
+    ends = [*marks[1:], len(tokens)]
     return [
         Message(_ROLES[int(tokens[at])], raw[at + 1 : end].decode(errors="replace"))
-        for at, end in zip(marks.tolist(), ends, strict=True)
+        for at, end in zip(marks, ends, strict=False)
         if tokens[at] != END and end < len(tokens)
     ]
 

@@ -45,9 +45,9 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         check_choice("engine", self.engine, get_args(EngineName))
-        if self.engine == "openai":
+        if self.engine == "openai" or is_address(self.name):
             read_address(self.name)
-        elif self.engine == "local" and is_address(self.name):
+        if self.engine != "openai" and is_address(self.name):
             raise ConfigError(f'name = {self.name!r}: an address needs engine = "openai"')
         check_least("lora_rank", self.lora_rank, 0)
         check_least("lanes", self.lanes, 1)

@@ -239,26 +239,3 @@ def test_what_cannot_be_a_key_is_refused_by_the_name_of_its_variable(key: str) -
     with pytest.raises(ConfigError, match="ROSTRA_KEY_HOST: holds characters") as caught:
         keyed("https://host/v1", {"ROSTRA_KEY_HOST": key})
     assert key not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "sent"),
-    [
-        ("https://api.example.com", True),
-        ("http://api.example.com", False),
-        ("http://8.8.8.8:8000", False),
-        ("http://127.0.0.1:8000", True),
-        ("http://10.0.0.5:8000", True),
-        ("http://gpu-box:8000", True),
-    ],
-)
-def test_a_key_does_not_cross_the_internet_for_all_to_read(text: str, sent: bool) -> None:
-    name = read_address(text).key_variables[0]
-    if sent:
-        assert keyed(text, {name: "sk-1"}) == "sk-1"
-        return
-    with pytest.raises(ConfigError, match="use https://") as caught:
-        keyed(text, {name: "sk-1"})
-    assert name in str(caught.value)
-    assert "sk-1" not in str(caught.value)
-    assert keyed(text, {}) is None

@@ -737,3 +737,26 @@ def test_certificates_that_cannot_be_read_are_one_sentence(monkeypatch: pytest.M
     monkeypatch.setenv("SSL_CERT_FILE", __file__)
     wire = Endpoint(read_address("https://model.example/v1"), patience=0)
     assert "SSL_CERT_FILE" in failure(wire, ConfigError)
+
+
+@pytest.mark.parametrize(
+    ("text", "alone"),
+    [
+        ("https://api.example.com", True),
+        ("http://api.example.com", False),
+        ("http://8.8.8.8:8000", False),
+        ("http://127.0.0.1:8000", True),
+        ("http://10.0.0.5:8000", True),
+        ("http://gpu-box:8000", True),
+    ],
+)
+def test_a_key_that_others_can_read_on_the_way_is_warned_about(
+    text: str, alone: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = read_address(text)
+    Endpoint(address)
+    assert not caplog.records
+    monkeypatch.setenv(address.key_variables[0], KEY)
+    Endpoint(address)
+    assert ["use https://" in record.getMessage() for record in caplog.records] == [True][alone:]
+    assert KEY not in caplog.text

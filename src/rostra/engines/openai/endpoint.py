@@ -72,6 +72,8 @@ class Endpoint:
             raise ConfigError(f"{address.url}: not an address: {error}") from None
         self.address = address
         self._key = address.key()
+        if self._key and not (address.secure or address.near):
+            log.warning("%s: our key goes there for all on the way to read; use https://", address)
         self._lanes = lanes
         self._patience = patience
         self._timeout = timeout
