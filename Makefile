@@ -39,6 +39,7 @@ format: setup  ## Put the code into shape
 bench: setup  ## Measure, and write bench/results/
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/arena.py
+	$(BIN)/python bench/endpoint.py
 	$(PIP) --editable '.[bench]'
 	$(BIN)/python bench/engine.py
 	$(BIN)/python bench/loop.py
