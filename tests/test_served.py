@@ -26,7 +26,7 @@ from tests.cli.inside import inside
 for package in ("torch", "httpx2", "fastapi", "uvicorn", "openai"):
     pytest.importorskip(package)
 
-pytestmark = [pytest.mark.xdist_group("served"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 WEIGHTS = RECIPES / "weights" / "sums"

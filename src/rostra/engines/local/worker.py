@@ -79,8 +79,9 @@ class Worker:
         if self._closing or (self._current is not None and self._current.cancelled):
             raise Interrupted
 
-    def close(self, patience: float = 5.0) -> None:
-        """Stops the thread, whatever it is doing."""
+    def close(self, patience: float = 30.0) -> None:
+        """Stops the thread, whatever it is doing. That takes as long as one layer of one pass;
+        a process that ends before its thread is aborted by torch."""
         with self._lock:
             self._closing = True
         self._inbox.put(None)
