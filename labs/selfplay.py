@@ -44,7 +44,7 @@ ROWS = {
     "greedy, mode was wrong": "eval/direct/greedy_mode_wrong",
     "format": "eval/direct/format",
     "pass@5": "eval/direct/pass@5",
-    "cons@5": "eval/direct/cons@5",
+    "vote@5": "eval/direct/vote@5",
     "votes right": "eval/debate/vote_truth_accuracy",
     PREPARED: "eval/prepared/vote_truth_accuracy",
     "judge against truth": "eval/debate/judge_truth",

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import rostra
+from rostra.debate.peer import peer_v2
 from rostra.engines.scripted import Prompt, ScriptedEngine
+from rostra.runs.recipe import to_toml
+from rostra.runs.settings import ModelSettings, Recipe
 from tests.cli.inside import inside
 
 ASK = "What is 17 * 24?"
@@ -290,3 +294,24 @@ def test_the_shipped_weights_answer_by_votes() -> None:
     assert re.fullmatch(
         r"Answer: \d+ \(preferred by votes, [1-5] of 5 agents, after 1 round\)", done.last
     )
+
+
+def a_run(folder: Path) -> Path:
+    """A rehearsed run with rules of its own."""
+    rules = peer_v2(agents=4, rounds=1, closing_ballot=False)
+    recipe = Recipe(model=ModelSettings(engine="scripted"), protocol=rules)
+    (folder / "config.toml").write_text(to_toml(recipe))
+    return folder
+
+
+def test_a_run_debates_by_its_own_rules(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    assert "4 seats, 1 round, at most 4 turns" in debate("--model", run).out
+    assert "4 seats, 2 rounds" in debate("--model", run, "--rounds", "2").out
+    assert "5 seats, 3 rounds" in debate("--model", run, "--protocol", "peer-v2").out
+    assert rostra.answer(ASK, model=str(run)).agents == 4
+    assert rostra.answer(ASK, model=str(run), rules=peer_v2(agents=3)).agents == 3
+
+
+def test_a_recipe_can_be_the_file_of_rules(tmp_path: Path) -> None:
+    assert "4 seats" in debate("--config", a_run(tmp_path) / "config.toml").out

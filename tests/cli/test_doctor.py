@@ -107,6 +107,14 @@ def test_a_curriculum_is_told_that_its_first_stage_is_checked_alone(place: Path)
     assert solved(later.stdout) != solved(doctor("small.toml", "--questions", 6, cwd=place).stdout)
 
 
+def test_a_stage_that_is_not_there_is_refused_before_any_data_is_read(place: Path) -> None:
+    stage = '[[stages]]\n[stages.task]\nname = "jsonl"\npath = "nowhere.jsonl"\n'
+    (place / "small.toml").write_text(RECIPE + stage + stage)
+    done = doctor("small.toml", "--stage", 9, cwd=place)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "rostra: --stage 9: small.toml has 2 stages\n"
+
+
 def solved(text: str) -> str:
     return next(line for line in text.splitlines() if " solves " in line)
 

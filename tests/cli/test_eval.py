@@ -226,3 +226,25 @@ def test_every_judge_that_is_named_has_a_seat(tmp_path: Path) -> None:
         assert [seat.role for seat in transcript.protocol.seats[2:]] == ["judge"] * 2
     other = rostra(*words[:-4], "--out", "one", "--resume", cwd=tmp_path)
     assert 'judge: ["toy", "toy-sums"] -> "toy"' in other.stderr
+
+
+def test_who_is_missing_is_missed_before_anything_is_played(tmp_path: Path) -> None:
+    words = ("eval", "scripted", "--task", "sums", "--mode", "all", "--questions", "2")
+    done = inside(*words, "--opponent", "http://127.0.0.1:9/v1#m", "--out", "one", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "http://127.0.0.1:9/v1 does not answer" in done.stderr
+    assert "Go on with: rostra eval scripted" in done.stderr
+    assert not list(tmp_path.glob("one/transcripts/*"))
+
+
+def test_other_opponents_under_the_same_name_are_warned_about(tmp_path: Path) -> None:
+    for name, opponent in (("one", "scripted#"), ("two", "local#toy")):
+        done = scripted(tmp_path, "--mode", "roles", "--questions", "2", out=name)
+        assert done.returncode == 0, done.stderr
+        file = tmp_path / name / "eval.json"
+        kept = json.loads(file.read_text())
+        assert kept["weights"]["opponent"] == "scripted#"
+        file.write_text(json.dumps(kept | {"weights": kept["weights"] | {"opponent": opponent}}))
+    done = compare("one", "two", "--measure", "tokens", cwd=tmp_path)
+    assert "the two differ in who the others are" in done.stderr
+    assert "higher" in done.stdout and "better" not in done.stdout

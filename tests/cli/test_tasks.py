@@ -102,11 +102,22 @@ def test_settings_of_a_recipe_are_taken(tmp_path: Path) -> None:
     assert dotted.stdout == done.stdout
 
 
+def test_how_rows_of_your_own_are_graded_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "my.jsonl"
+    path.write_text('{"prompt": "One and one?", "answer": "2"}\n')
+    assert "; graded: exact (by default)\n" in rostra("jsonl", f"path={path}").stdout
+    assert "; graded: math\n" in rostra("jsonl", f"path={path}", "grader=math").stdout
+
+
 def test_what_is_misspelt_gets_a_suggestion(tmp_path: Path) -> None:
     assert said("gsm9k") == "rostra: no task is called 'gsm9k', did you mean gsm8k?\n"
     assert "(there are: sums, shop, " in said("chess")
     assert said("gsm8k", "pth=x") == "rostra: pth: unknown key, did you mean path?\n"
     assert "limit: input should be a valid integer" in said("sums", "limit=many")
+    assert said("jsonl", "path=x", "grader=integr") == (
+        "rostra: grader = 'integr': must be integer or exact or math or none, "
+        "did you mean integer?\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +161,8 @@ def test_the_settings_of_the_page_are_settings() -> None:
 
 
 def test_what_the_page_calls_the_same_is() -> None:
-    table = PAGE.read_text("utf-8").partition("| the same | not the same |")[2]
+    before, _, table = PAGE.read_text("utf-8").partition("| the same | not the same |")
+    assert "the first is the reference and the others are answers" in before
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
     assert len(rows) == 17
     cells = [(cell, mark) for row in rows for cell, mark in zip(row, (True, False), strict=True)]

@@ -228,6 +228,9 @@ def test_the_winner_of_the_votes_can_be_right_where_the_most_common_answer_is_wr
 def test_without_votes_the_winner_is_the_most_common_answer() -> None:
     assert row(PeerRules(rounds=1), {0: "8 7 7 . ."}).measures["winner"] == 1
     assert row(PeerRules(rounds=1), {0: ". . . . ."}).measures["winner"] == 0
+    # But where nobody ever voted, there is no winner to tell of.
+    silent = [row(PeerRules(rounds=1), {0: "8 7 7 . ."})]
+    assert silent[0].measures["voted"] == 0 and "winner" not in summary(silent)
 
 
 def test_votes_on_answers_that_are_both_right_or_both_wrong_decide_nothing() -> None:

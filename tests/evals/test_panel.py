@@ -725,3 +725,11 @@ def test_the_example_of_the_guide_runs():
     text = guide.read_text("utf-8")
     means = {name for name in printed if not name.endswith(("/low", "/high"))}
     assert [name for name in means if f"`{name}`" not in text] == []
+
+
+def test_a_side_that_always_won_leaves_doubt_at_equal_length_too() -> None:
+    rows = [row(f"q{i}", order, 0, 1, 490 + 20 * (i % 2)) for i in range(4) for order in (0, 1)]
+    found = panel_summary(rows)
+    assert found["win_rate"] == 1
+    name = "win_rate/length_controlled"
+    assert found[f"{name}/low"] <= found["win_rate/low"] < found[name] <= found[f"{name}/high"] == 1

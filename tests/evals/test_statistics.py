@@ -314,3 +314,11 @@ def test_a_logistic_fit_finds_what_made_the_data():
     y = (random.random(20_000) < sigmoid(-0.4 + 1.7 * x)).astype(float)
     (fit,) = logistic(x, y, np.ones((1, 20_000)))
     assert fit == pytest.approx([-0.4, 1.7], abs=0.08)
+
+
+def test_shares_that_never_differ_leave_doubt_and_numbers_do_not() -> None:
+    same = paired([1.0, 0.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0])
+    assert (same.difference, same.p) == (0, 1)
+    assert same.high == -same.low == pytest.approx(1.96**2 / (4 + 1.96**2))
+    tokens = paired([310.0, 20.0], [310.0, 20.0])
+    assert (tokens.low, tokens.high) == (0, 0)

@@ -157,7 +157,10 @@ def test_stages_are_read_from_a_recipe_and_written_again(tmp_path: Path) -> None
     [
         ("[[stages]]\nstep = 5\n", r"\[\[stages\]\] number 1: step: unknown key.*steps"),
         ('[[stages]]\n[stages.task]\nnam = "sums"\n', r"number 1: task.nam: unknown key.*name"),
-        ('[[stages]]\n[stages.task]\nname = "sum"\n', r"number 1: task.name: .*'sums'.*got 'sum'"),
+        (
+            '[[stages]]\n[stages.task]\nname = "sum"\n',
+            "number 1: task.name = 'sum': must be sums or ",
+        ),
         ("[[stages]]\nwindow = 0\n", "window = 0: must be at least 1"),
         ('[[stages]]\nmeasure = "corect"\n', "did you mean correct"),
         ('[[stages]]\nmeasure = "pass@7"\n', "must be correct or .* or pass@5"),

@@ -128,7 +128,7 @@ def test_an_unknown_key_that_is_like_no_other_gets_no_suggestion() -> None:
         ("[protocol]\nrounds = 2.5\n", "[protocol] rounds: "),
         ("[protocol]\nrounds = [3]\n", "[protocol] rounds: "),
         ('[protocol]\nclosing_ballot = "perhaps"\n', "[protocol] closing_ballot: "),
-        ('[protocol]\nschedule = "random"\n', "[protocol] schedule: "),
+        ('[protocol]\nschedule = "random"\n', "[protocol] schedule = 'random': must be "),
         ('[protocol]\nsections = "solution"\n', "[protocol] sections: "),
         ('[protocol]\nsections = ["comparison", "solution"]\n', "[protocol] sections: "),
         ("[protocol]\npersonas = [1]\n", "[protocol] personas.0: "),

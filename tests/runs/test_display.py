@@ -430,11 +430,12 @@ def test_an_evaluation_by_itself_leaves_the_numbers_of_the_last_step_in_sight() 
     assert kept and all(line in after for line in kept)
 
 
-def test_an_evaluation_is_told_on_a_plain_line_of_its_own() -> None:
+@pytest.mark.parametrize("also", [{}, {"stage": 1.0}])
+def test_an_evaluation_is_told_on_a_plain_line_of_its_own(also: dict[str, float]) -> None:
     out = io.StringIO()
     shown = PlainDisplay(Console(file=out, width=200))
     shown.start(RunPlan("t", 20, "runs/t"))
-    shown.step(EVALUATION, step=10, steps=20)
+    shown.step({**EVALUATION, **also}, step=10, steps=20)
     assert out.getvalue().splitlines()[-1] == "eval at 10  direct/greedy 0.50"
 
 

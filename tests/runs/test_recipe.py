@@ -203,6 +203,32 @@ def test_a_setting_that_one_table_has_needs_no_table(tmp_path: Path) -> None:
     assert (recipe.task.below, recipe.folder) == (12, "runs/x")
 
 
+def test_a_key_inside_of_a_setting_changes_only_itself(tmp_path: Path) -> None:
+    path = written(tmp_path, '[task]\nname = "hub"\ndataset = "d"\nfields = {id = "uid"}\n')
+    given = ["task.fields.prompt=q", "fields.reference=a", "task.splits.test=dev"]
+    task = read_recipe(path, [*given, "task.only.carry=false", "only.a.b=2"]).task
+    assert task.fields == {"id": "uid", "prompt": "q", "reference": "a"}
+    assert (task.splits, task.only) == ({"test": "dev"}, {"carry": False, "a.b": 2})
+    anew = read_recipe(path, ["task.fields={prompt = 'x'}", "task.fields.reference=y"]).task
+    assert anew.fields == {"prompt": "x", "reference": "y"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["task.fields.promt=q"], "task.fields = 'promt': must be prompt or reference or id, did"),
+        (["fields=3", "task.fields.id=q"], "task.fields.id: fields = 3 was given, which has no k"),
+        (["task.below.x=3"], "task.below.x: unknown key, did you mean task.below?"),
+        (["train.only.x=3"], "train.only.x: unknown key"),
+    ],
+)
+def test_a_wrong_key_inside_of_a_setting_is_named(
+    changes: list[str], said: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, '[task]\nname = "jsonl"\npath = "x"\n')
+    assert complaint(path, *changes).startswith(said)
+
+
 def test_a_preset_of_the_command_line_is_preferred_to_that_of_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, '[protocol]\npreset = "peer-v2"\nagents = 4\n')
     assert read_recipe(path, ["preset=peer-v1"]).protocol == peer_v1(agents=4)
@@ -309,6 +335,16 @@ def test_a_bad_value_of_the_command_line_is_not_blamed_on_the_file(
 ) -> None:
     path = written(tmp_path, "[train]\nsteps = 4\n")
     assert str(path) not in complaint(path, change)
+
+
+def test_a_wrong_choice_is_one_plain_sentence_with_what_was_meant(tmp_path: Path) -> None:
+    path = written(tmp_path, '[task]\nname = "jsonl"\npath = "x"\ngrader = "integr"\n')
+    said = "grader = 'integr': must be integer or exact or math or none, did you mean integer?"
+    assert complaint(path) == f"{path}: [task] {said}"
+    fine = written(tmp_path, '[task]\nname = "jsonl"\npath = "x"\n')
+    assert complaint(fine, "task.grader=integr") == f"task.{said}"
+    told = "train.mode = 'asink': must be sync or async, did you mean async?"
+    assert complaint(fine, "train.mode=asink") == told
 
 
 @pytest.mark.parametrize(("table", "key"), [("train", "steps"), ("eval", "samples")])

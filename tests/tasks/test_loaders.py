@@ -316,6 +316,21 @@ def test_the_grader_is_a_choice(grader: str, answer: str, right: bool, tmp_path:
     assert (one.test[0].reference is None) == (grader == "none")
 
 
+@pytest.mark.parametrize("answer", ["two", "", "1/2", "12,00", 2.5, "9" * 19])
+def test_a_reference_that_is_no_whole_number_is_refused_where_those_are_graded(
+    answer: str | float, tmp_path: Path
+) -> None:
+    rows = [{"prompt": f"{i}?", "gold": i} for i in (7, "$1,200", "-3", 4.0)]
+    good = write(tmp_path, "test.jsonl", rows)
+    bad = write(tmp_path, "my_test.jsonl", [*rows, {"prompt": "One and one?", "gold": answer}])
+    fields = {"reference": "gold"}
+    assert len(task("jsonl", good, fields=fields, grader="integer").test) == 4
+    said = r"^my_test.jsonl, line 5: 'gold' must be a whole number .* grader = 'integer', not '"
+    with pytest.raises(DataError, match=said):
+        task("jsonl", bad, fields=fields, grader="integer")
+    assert len(task("jsonl", bad, fields=fields, grader="exact").test) == 5
+
+
 def test_two_rows_of_one_id_are_refused_with_both_places(tmp_path: Path) -> None:
     write(tmp_path, "a.jsonl", [{"prompt": "A?", "answer": "1", "uid": "x"}])
     write(tmp_path, "b.jsonl", [{"prompt": "B?", "answer": "1", "uid": "x"}])

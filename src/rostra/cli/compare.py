@@ -45,7 +45,8 @@ def command(first: str, second: str, task: str | None, measure: str) -> None:
     warnings = _differences(read_settings(left), read_settings(right))
     rows = read_rows(left), read_rows(right)
     screen = console()
-    heads = ("mode", "A", "B", "B - A", "95%", "p", "better", "worse", "equal")
+    sides = ("higher", "lower") if measure in PLAIN else ("better", "worse")
+    heads = ("mode", "A", "B", "B - A", "95%", "p", *sides, "equal")
     _check_measure(rows, measure)
     found = compared(*rows, measure)
     if not found:
@@ -158,8 +159,17 @@ def _differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]
         "judge",
         "seed",
     ]
-    return [
-        f"the two differ in {name}; what is compared is not only the model"
-        for name in names
-        if left.get(name) != right.get(name)
-    ]
+    differ = [name for name in names if left.get(name) != right.get(name)]
+    # `base` may stand for another model in each.
+    players = [_others(settings) for settings in (left, right)]
+    if "opponent" not in differ and players[0] and players[1] and players[0] != players[1]:
+        differ.append("who the others are")
+    return [f"the two differ in {name}; what is compared is not only the model" for name in differ]
+
+
+def _others(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Who played beside the policy."""
+    weights = settings.get("weights")
+    found = dict(weights) if isinstance(weights, Mapping) else {}
+    found.pop("policy", None)
+    return found

@@ -19,6 +19,7 @@ from rostra.engines.engine import Engine
 from rostra.engines.scripted import ScriptedEngine
 from rostra.errors import ConfigError, DataError
 from rostra.evals.answering import Answer, Choose, answer_async, open_model, plan, player_of
+from rostra.learn.setup import run_of
 from rostra.players.rehearsal import rehearsal
 from rostra.rewards.score import RewardRules, score
 from rostra.runs.config import parse_settings, peer_rules, read_toml
@@ -77,7 +78,7 @@ from rostra.view.terminal import DebatePrinter, one_line
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="A TOML file with a [protocol] table.",
+    help="A TOML file with a [protocol] table; it may be a recipe.",
 )
 @click.option(
     "--set",
@@ -113,7 +114,8 @@ def command(
 
     Prints every turn, who was preferred to whom, the rewards and advantages of every seat, and the
     answer.
-    QUESTION is the text itself, or - to read it from standard input.
+    QUESTION is the text itself, or - to read it from standard input. A run debates by its own
+    rules, unless --protocol or --config names others.
 
     \b
     rostra debate "What is 17 * 24?"
@@ -124,7 +126,8 @@ def command(
     """
     given = {"agents": agents, "rounds": rounds, "stop_on_agreement": stop_on_agreement}
     changes = {k: v for k, v in given.items() if v is not None} | parse_settings(settings)
-    rules = peer_rules(protocol, config, changes)
+    source = run_of(model) if model and not (protocol or config) else None
+    rules = peer_rules(protocol, source / "config.toml" if source else config, changes)
     effort: dict[str, Any] = {
         "choose": choose,
         "adaptive": adaptive,

@@ -23,7 +23,7 @@ ROWS = (
     ("  of its own, where they still differ", "eval/debate/vote_truth_accuracy"),
     ("replies in the right form", "eval/direct/format"),
     ("one of 5 answers right (pass@5)", "eval/direct/pass@5"),
-    ("most common of 5 right (cons@5)", "eval/direct/cons@5"),
+    ("most common of 5 right (vote@5)", "eval/direct/vote@5"),
 )
 """What the table shows, and the metric it is."""
 

@@ -76,10 +76,10 @@ def command(
             f"{recipe}: a warm start learns from a teacher, whatever the model can do; check the "
             "recipe of the self-play that follows it"
         )
-    tasks = make_tasks(chosen)
-    if stage > len(tasks):
+    if stage > max(len(chosen.stages), 1):
         there = f"{len(chosen.stages)} stages" if chosen.stages else "no stages"
         raise ConfigError(f"--stage {stage}: {recipe} has {there}")
+    tasks = make_tasks(chosen)
     check_training(chosen)
     if file:
         check_target(file, overwrite=True)

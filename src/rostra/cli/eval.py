@@ -5,7 +5,7 @@ import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,7 +18,7 @@ from rostra.cli.progress import ProgressLine
 from rostra.cli.subject import opponent_of, recipe_of
 from rostra.cli.tables import fitted
 from rostra.engines.address import is_address, read_address
-from rostra.errors import ConfigError
+from rostra.errors import ConfigError, EngineUnavailable
 from rostra.evals.accuracy import Row
 from rostra.evals.modes import JUDGE, MODES, Examination, Findings, Mode, examine
 from rostra.evals.statistics import Measure, paired
@@ -138,13 +138,17 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
         screen.print()
         _report(screen, subject, out)
     except KeyboardInterrupt:
-        again = [arg for arg in sys.argv[1:] if arg not in ("--resume", "--overwrite")]
-        raise ConfigError(
-            f"interrupted; what was played is kept. Go on with: rostra {shlex.join(again)} --resume"
-        ) from None
+        raise ConfigError(f"interrupted; {_go_on()}") from None
+    except EngineUnavailable as gone:
+        raise EngineUnavailable(f"{gone} {_go_on()}") from None
     finally:
         folder.close()
     screen.print(f"Look closer: rostra show {out}", soft_wrap=True)
+
+
+def _go_on() -> str:
+    again = [arg for arg in sys.argv[1:] if arg not in ("--resume", "--overwrite")]
+    return f"what was played is kept. Go on with: rostra {shlex.join(again)} --resume"
 
 
 def _report(screen: Console, subject: str, out: Path) -> None:
@@ -222,7 +226,7 @@ def _asked(
         "protocol": asdict(recipe.protocol),
         **{name: given[name] for name in same},
         "judge": judges if len(judges) > 1 else next(iter(judges), None),
-        "weights": {name: fingerprint(one.model) for name, one in recipes.items()},
+        "weights": {name: "#".join(_weights(one.model)) for name, one in recipes.items()},
         "modes": list(modes),
     }
 
@@ -231,7 +235,10 @@ def _place(subject: str, task: Task) -> Path:
     path = Path(subject)
     if (path / "config.toml").is_file():
         return path / "evals" / task.name
-    name = Path(read_address(subject).model).name if is_address(subject) else path.name
+    name = path.name
+    if is_address(subject):
+        served = read_address(subject)
+        name = f"{Path(served.model).name}@{served.host}"
     return Path("evals") / f"{name}-{task.name}"
 
 
@@ -242,15 +249,9 @@ async def _run(
     folder: EvalFolder,
     line: ProgressLine,
 ) -> dict[Mode, Findings]:
-    players: dict[str, Player] = {"policy": await _player(recipes["policy"], line)}
-    found: dict[Mode, Findings] = {}
-    for mode in modes:
-        if mode == "roles":
-            for name in recipes:
-                if name not in players:
-                    players[name] = await _player(recipes[name], line)
-        found[mode] = await examine(mode, exam, players, folder, line.count)
-    return found
+    # All of them before anything is played, so that whoever is missing is missed at once.
+    players = {name: await _player(recipe, line) for name, recipe in recipes.items()}
+    return {mode: await examine(mode, exam, players, folder, line.count) for mode in modes}
 
 
 async def _player(recipe: Recipe, line: ProgressLine) -> Player:
@@ -290,7 +291,7 @@ def _show(
         read, tokens = (measures[name].mean for name in ("prompt_tokens", "tokens"))
         cells.append(f"{tokens:,.0f}" if tokens == tokens else "·")
         if price:
-            cells.append(f"{(read * price[0] + tokens * price[1]) / 1e6:.6f}")
+            cells.append(f"{(read * price[0] + tokens * price[1]) / 1e6:.3g}")
         lines.append([*cells, *(_share(measures.get(name)) for name in shown)])
     screen.print(fitted(screen, heads, lines, heads[:4]))
     count = max((len(group) for group in rows.values()), default=0)
@@ -337,6 +338,10 @@ def remarks(
         spent, budget = (results["vote"][name].mean for name in ("tokens", "budget"))
         short = "" if spent > 0.9 * budget else f", of which it spent {spent / budget:.0%}"
         found.append(_against("debate", "vote", rows, f"for the same tokens{short}"))
+        if "winner" in results["debate"]:
+            chosen = [replace(row, accuracy=row.measures["winner"]) for row in rows["debate"]]
+            how = "the answer that votes prefer, for the same tokens"
+            found.append(_against("debate", "vote", {**rows, "debate": chosen}, how))
     if "opponents" in results.get("roles", {}):
         other, wins = results["roles"]["opponents"].mean, results["roles"]["win_rate"].mean
         won = f"it wins {wins:.1%} of the votes" if wins == wins else "nobody voted"
@@ -354,12 +359,26 @@ def _of_panel(found: Mapping[str, Measure]) -> str:
     )
     if found["win_rate"].mean != found["win_rate"].mean:
         return "roles: no answers could be compared: they are malformed, or judges gave no votes."
-    return (
-        f"roles: accuracy is the win rate by judges that did not play. At equal length it is "
-        f"{equal.mean:.1%} [{100 * equal.low:.0f}-{100 * equal.high:.0f}]; answers are longer than "
-        f"its opponent's by {longer.mean:+.0f} words. Judges agree with {agree.mean:.2f}, where "
-        "chance is 0 (Krippendorff's alpha)."
+    missing, ours, theirs = (
+        found[name].mean for name in ("votes_missing", "malformed/policy", "malformed/opponent")
     )
+    if not missing < 1:
+        said = "judges gave no vote; what is counted are answers that lost by their form"
+    else:
+        said = (
+            f"at equal length it is {equal.mean:.1%} [{100 * equal.low:.0f}-"
+            f"{100 * equal.high:.0f}]; answers are longer than its opponent's by "
+            f"{longer.mean:+.0f} words. Judges agree with {agree.mean:.2f}, where chance is 0 "
+            "(Krippendorff's alpha)"
+        )
+    lost = [
+        f"{missing:.0%} of the votes are missing" if 0 < missing < 1 else "",
+        f"{ours:.0%} of the debates were lost by form, {theirs:.0%} won by that of the opponent"
+        if ours or theirs
+        else "",
+    ]
+    more = "".join(f" {part[0].upper()}{part[1:]}." for part in lost if part)
+    return f"roles: accuracy is the win rate by judges that did not play: {said}.{more}"
 
 
 def _against(ours: Mode, theirs: Mode, rows: Mapping[Mode, Sequence[Row]], how: str) -> str:

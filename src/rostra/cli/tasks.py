@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from rostra.errors import ConfigError
-from rostra.tasks.catalogue import CATALOGUE, TaskName
+from rostra.tasks.catalogue import CATALOGUE, GRADER, TaskName
 from rostra.tasks.task import PARTS
 
 if TYPE_CHECKING:
@@ -113,8 +113,9 @@ def _show(settings: "TaskSettings", count: int, part: Any, seed: int) -> None:
     screen = console()
     task, entry = make_task(settings), CATALOGUE[settings.name]
     where = settings.path or settings.dataset or entry.hub or entry.origin
+    default = f"{GRADER} (by default)" if "grader" in entry.reads else entry.grader
     _say(screen, f"{task.name}: {entry.what}", "bold")
-    _say(screen, f"from {where}; graded: {settings.grader or entry.grader}", "dim")
+    _say(screen, f"from {where}; graded: {settings.grader or default}", "dim")
     _say(screen, ", ".join(f"{len(task.part(name)):,} {name}" for name in PARTS))
     part = part or next((name for name in PARTS if task.part(name)), "train")
     for question in task.sample(part, seed, count):

@@ -208,7 +208,8 @@ def debate_row(question: str, transcript: Transcript, marks: Marks) -> Row:
     # A debate that ended early stands as it ended, in the rounds that it did not need.
     rounds = sorted({slot.round for slot in transcript.protocol.slots if slot.kind == "speak"})
     measures["vote@first"] = chosen_right(held(answers, rounds[0]))
-    measures["winner"] = chosen_right(last, liked([transcript], last))
+    by = liked([transcript], last)
+    measures["winner"], measures["voted"] = chosen_right(last, by), float(bool(by))
     for round_ in rounds:
         found = shares(held(answers, round_), latest(answers, round_))
         measures |= {f"round {round_ + 1}/{name}": value for name, value in found.items()}
@@ -291,6 +292,8 @@ def summary(rows: Sequence[Row]) -> dict[str, Measure]:
     for name in names:
         values = [row.measures[name] for row in rows if name in row.measures]
         found[name] = Measure.of(values) if name in NUMBERS else Measure.share(values)
+    if "voted" in found and not found["voted"].mean:
+        del found["winner"]  # it would be that of a plain count
     right = [float(row.votes_right) for row in rows]
     decided = [float(row.votes_decided) for row in rows]
     if sum(decided):

@@ -19,9 +19,10 @@ from rostra.debate.transcript import Transcript
 from rostra.engines.engine import Engine
 from rostra.errors import ArenaError, ConfigError
 from rostra.evals import accuracy
-from rostra.learn.setup import make_engine, model_of
+from rostra.learn.setup import make_engine, model_of, run_of
 from rostra.players.model import ModelPlayer
 from rostra.players.player import Player
+from rostra.runs.recipe import read_config
 from rostra.runs.settings import ModelSettings, Recipe
 from rostra.seeds import derive
 from rostra.tasks.question import Question
@@ -173,7 +174,7 @@ async def answer_async(
 ) -> Answer:
     """Answers a question by debate. Raises ArenaError where the debate keeps failing."""
     planned = plan(
-        rules,
+        rules or _rules_of(player),
         choose=choose,
         adaptive=adaptive,
         max_rounds=max_rounds,
@@ -207,7 +208,7 @@ async def answer_many(
     seed, not on the others. A question that keeps failing has no answer; when all do, ArenaError
     is raised."""
     planned = plan(
-        rules,
+        rules or _rules_of(player),
         choose=choose,
         adaptive=adaptive,
         max_rounds=max_rounds,
@@ -221,6 +222,12 @@ async def answer_many(
         play, players=speaker, retries=retries, turn_timeout=turn_timeout, watch=watch
     )
     return await _answers(asked, seeds, planned, play_all)
+
+
+def _rules_of(player: str | Engine | Player) -> PeerRules | None:
+    """A run debates by its own rules."""
+    run = run_of(player) if isinstance(player, str) else None
+    return read_config(run).protocol if run else None
 
 
 def _question(question: str | Question) -> Question:

@@ -8,7 +8,6 @@ prepared   ballots on given solutions, the same each time: does it judge better 
 There a vote on answers cannot help.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -18,6 +17,7 @@ from rostra.debate.peer import PeerRules
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import TurnId
 from rostra.debate.votes import Vote
+from rostra.evals.accuracy import answers_in, shares
 from rostra.evals.statistics import Measure, ratio_interval
 from rostra.learn.evaluator import Evaluation, Progress
 from rostra.learn.lesson import all_marks, answers_of
@@ -148,34 +148,22 @@ def _share(rows: Sequence[Sequence[float]]) -> float:
 
 
 def _direct_metrics(transcripts: Sequence[Transcript], task: Task, k: int) -> dict[str, float]:
-    accuracy, form, passed, agreed = [], [], [], []
+    accuracy, form, of_k = [], [], []
     for question, group in _by_question(transcripts, task):
         form.append(float(np.mean([turn.ok for t, _ in group for turn in t.turns])))
         if question.reference is None:
             continue  # nothing is known, which is not the same as wrong
-        marks = [mark for one in group for mark in _marks(*one)]
-        accuracy.append(float(np.mean(marks)))
-        passed.append(float(max(marks[:k]) >= 1))
-        agreed.append(_common_right(group, k))
-    return {
-        **_with_interval("eval/direct/sampled", accuracy),
-        **_with_interval("eval/direct/format", form),
-        **_with_interval(f"eval/direct/pass@{k}", passed),
-        **_with_interval(f"eval/direct/cons@{k}", agreed),
+        accuracy.append(float(np.mean([mark for one in group for mark in _marks(*one)])))
+        of_k.append(shares([answer for one in group for answer in answers_in(*one)][:k]))
+    amounts = {
+        f"eval/direct/{name}@{k}": [found[f"{name}@k"] for found in of_k]
+        for name in ("pass", "cons", "vote")
     }
-
-
-def _common_right(group: Sequence[_Marked], k: int) -> float:
-    """Whether the most common of k answers is right; ties go to the one that came first, and a
-    reply without an answer is none."""
-    said: list[str] = []
-    right: dict[str, float] = {}
-    for transcript, marks, turn in [(t, marks, turn) for t, marks in group for turn in t.turns][:k]:
-        answer = answers_of(transcript).get(turn.id)
-        if answer is not None:
-            said.append(answer)
-            right[answer] = marks[turn.id]
-    return right[Counter(said).most_common(1)[0][0]] if said else 0.0
+    measured = {"eval/direct/sampled": accuracy, "eval/direct/format": form, **amounts}
+    metrics: dict[str, float] = {}
+    for name, values in measured.items():
+        metrics |= _with_interval(name, values)
+    return metrics
 
 
 def _slices(questions: Sequence[Question], right: Mapping[str, float]) -> dict[str, float]:

@@ -276,7 +276,7 @@ def panel_summary(rows: Sequence[Row], seed: int = 0) -> dict[str, float]:
     longer = [(np.sign(_longer_by(row)) + 1) / 2 for row in formed]
     return {
         **_shares("win_rate", won, [_score(row) for row in won], seed),
-        **_interval("win_rate/length_controlled", _length_controlled(won, seed)),
+        **_even_share(won, seed),
         **_means("length_difference", formed, [_longer_by(row) for row in formed], seed),
         **_shares("longer", formed, longer, seed),
         **_interval("agreement", _agreement(judged, seed)),
@@ -287,6 +287,17 @@ def panel_summary(rows: Sequence[Row], seed: int = 0) -> dict[str, float]:
         "tokens_per_question": sum(tokens) / questions if questions else float("nan"),
         "questions": float(questions),
     }
+
+
+def _even_share(won: Sequence[Row], seed: int) -> dict[str, float]:
+    """The win rate at equal length. Where one side always won, resamples know no doubt either."""
+    name = "win_rate/length_controlled"
+    found = _interval(name, _length_controlled(won, seed))
+    means = list(_by_question(won, [_score(row) for row in won]).values())
+    if found[name] == found[name] and (set(means) == {0.0} or set(means) == {1.0}):
+        low, high = share_interval(means, seed)
+        found |= {f"{name}/low": min(low, found[name]), f"{name}/high": max(high, found[name])}
+    return found
 
 
 def _score(row: Row) -> float:

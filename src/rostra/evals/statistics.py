@@ -117,7 +117,8 @@ class Paired:
     """Of the means over questions."""
     low: float
     high: float
-    """The 95% interval of the difference, by bootstrap over questions."""
+    """The 95% interval of the difference, by bootstrap over questions; of shares that are the same
+    on every question, Wilson's, to both sides."""
     p: float
     """How often chance alone gives a difference at least as large, to either side: the signs of the
     differences are flipped at random, because under chance each could as well be the other way."""
@@ -141,6 +142,10 @@ def paired(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Paired:
     differences = marks[0] - marks[1]
     better, worse = int((differences > 0).sum()), int((differences < 0).sum())
     low, high = interval(differences.tolist(), seed)
+    if len(differences) and not differences.any() and (marks >= 0).all() and (marks <= 1).all():
+        # Shares that never differed may do so once more are asked: as never and always above.
+        _, high = _wilson(False, len(differences))
+        low = -high
     return Paired(
         difference=float(differences.mean()) if len(differences) else float("nan"),
         low=low,

@@ -80,6 +80,8 @@ class SelfPlay(Loop):
         if checkpoint:
             await self._restore(trainer, checkpoint)
         self.folder.rewind(checkpoint)
+        if self.recipe.bootstrap.share(self._step):
+            await self._open_guide()  # whoever is missing is missed at once
         try:
             sampler = await trainer.sampler()
             for step in range(self._step, train.steps):
@@ -211,15 +213,19 @@ class SelfPlay(Loop):
         weight = self.recipe.bootstrap.share(step)
         if not weight:
             return None
+        guide = await self._open_guide()
+        self.display.phase("asking the guide", 0, 0)
+        found = await guide_votes(batch.transcripts, guide)
+        if found.failed:
+            self.display.note(f"step {step + 1}: the guide failed at {found.failed} ballots")
+        return Guide(found.votes, weight)
+
+    async def _open_guide(self) -> Player:
         if self._guide is None:
             model = model_of(self.recipe.bootstrap.guide, self.recipe.model)
             engine = make_engine(replace(self.recipe, model=model), None)
             self._guide = ModelPlayer(await engine.policy(), engine.chat, anew=True)
-        self.display.phase("asking the guide", 0, 0)
-        found = await guide_votes(batch.transcripts, self._guide)
-        if found.failed:
-            self.display.note(f"step {step + 1}: the guide failed at {found.failed} ballots")
-        return Guide(found.votes, weight)
+        return self._guide
 
     def _update(self, trainer: Trainer, step: int, lesson: Lesson) -> Update | None:
         if not lesson.data:

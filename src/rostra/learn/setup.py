@@ -16,7 +16,7 @@ from rostra.runs.recipe import read_config
 from rostra.runs.settings import ModelSettings, Recipe
 from rostra.runs.syllabus import TaskSettings
 from rostra.tasks.aime import aime
-from rostra.tasks.catalogue import CATALOGUE
+from rostra.tasks.catalogue import CATALOGUE, GRADER
 from rostra.tasks.gsm8k import gsm8k
 from rostra.tasks.jsonl import own_task
 from rostra.tasks.longwriter import longwriter
@@ -67,7 +67,7 @@ def _made(frozen: str) -> Task:
         case "reasoning_gym":
             return reasoning_gym(source, settings.size)
         case "jsonl" | "hub":
-            return own_task(settings.name, source, settings.fields, settings.grader or "exact")
+            return own_task(settings.name, source, settings.fields, settings.grader or GRADER)
 
 
 def make_tasks(recipe: Recipe) -> list[Task]:
@@ -100,6 +100,13 @@ def model_of(spec: str, like: ModelSettings) -> ModelSettings:
     if adapted or (path / "config.json").exists():
         return replace(like, start=spec)
     return replace(like, name=spec)
+
+
+def run_of(spec: str) -> Path | None:
+    """The run that a model comes from, where it is a run or the weights of one."""
+    path = Path(spec)
+    run = path.parent.parent if path.parent.name == "checkpoints" else path
+    return run if (run / "config.toml").is_file() else None
 
 
 def make_engine(recipe: Recipe, checkpoints: Path | None) -> Engine:

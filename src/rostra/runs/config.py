@@ -91,10 +91,15 @@ def _known_preset(preset: Any, where: str) -> str | None:
     )
 
 
+RECIPE = {"title", "folder", "seed", "loop", "trackers", "protocol", "model", "task", "rewards"}
+RECIPE |= {"train", "eval", "alarms", "bootstrap", "phases", "stages"}
+"""What a recipe may hold. Of one, only its rules are read here."""
+
+
 def _protocol_table(file: Path) -> dict[str, Any]:
     whole = read_toml(file)
     table = whole.get("protocol", {})
-    stray = sorted(set(whole) - {"protocol"})
+    stray = sorted(set(whole) - RECIPE)
     if stray or not isinstance(table, dict):
         what = f"[{stray[0]}] is not a table it may have" if stray else "must be a table"
         raise ConfigError(f"{file}: [protocol]: {what}; settings go under [protocol]")
@@ -160,15 +165,16 @@ class Layer:
 def first_error(error: ValidationError) -> str:
     """The first complaint of a validation, as `where: what`."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
+    # Of a choice that may be left empty, the last part is the list of words, and no key.
+    where = ".".join(str(part) for part in first["loc"] if not str(part).startswith("literal["))
     said = first.get("ctx", {}).get("error")
     if said:
         return str(said)
-    hint = ""
     if first["type"] == "literal_error":
         choices = tuple(re.findall(r"'([^']*)'", first["ctx"]["expected"]))
         hint = did_you_mean(str(first["input"]), choices)
-    return f"{where}: {_lower(first['msg'])}, got {_short(first['input'])}{hint}"
+        return f"{where} = {_short(first['input'])}: must be {' or '.join(choices)}{hint}"
+    return f"{where}: {_lower(first['msg'])}, got {_short(first['input'])}"
 
 
 def _lower(text: str) -> str:

@@ -185,8 +185,9 @@ def measures(metrics: Metrics) -> dict[str, float | None]:
 
 
 def only_measures(metrics: Metrics) -> bool:
-    """Whether this is an evaluation, and no step."""
-    return bool(metrics) and all(name.startswith(("eval/", "time/eval")) for name in metrics)
+    """Whether this is an evaluation, and no step. In a curriculum it names its stage."""
+    names = metrics.keys() - {"stage"}
+    return bool(names) and all(name.startswith(("eval/", "time/eval")) for name in names)
 
 
 def eval_part(now: Progress, width: int) -> list[Text]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import tomli_w
 from pydantic import TypeAdapter, ValidationError
@@ -32,6 +32,10 @@ TABLES = {
     "alarms": AlarmSettings,
     "bootstrap": BootstrapSettings,
 }
+MAPPINGS = frozenset(
+    f.name for kind in TABLES.values() for f in fields(kind) if get_origin(f.type) is Mapping
+)
+"""The settings that have keys of their own."""
 LISTS: dict[str, type[Any]] = {"phases": Phase, "stages": Stage}
 _TOP = ("loop", "title", "folder", "seed", "trackers")
 
@@ -87,7 +91,7 @@ def _resolved(
     whole: Mapping[str, Any], where: str, folder: Path, settings: Sequence[str]
 ) -> Recipe:
     _check_tables(whole, where)
-    changes = _by_table([read_setting(text) for text in settings])
+    changes = _by_table([read_setting(text) for text in settings], whole)
     values: dict[str, Any] = {key: whole[key] for key in _TOP if key in whole}
     top = changes.pop("", {})
     values |= top
@@ -142,15 +146,36 @@ def _check_keys(table: Mapping[str, Any], kind: type[Any], where: str) -> None:
             raise ConfigError(f"{where}{_shown(key)}: unknown key{did_you_mean(key, known)}")
 
 
-def _by_table(settings: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Settings of the command line, each put into the table it belongs to."""
+def _by_table(
+    settings: Sequence[tuple[str, Any]], whole: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Settings of the command line, each put into the table it belongs to. A key inside of a
+    setting changes only itself: the others stay as they are in the `whole` file."""
     found: dict[str, dict[str, Any]] = {}
     for key, value in settings:
-        table, _, name = key.rpartition(".")
-        home = _home(key) if not table else (table, name)
+        outer, inner = _parted(key)
+        table, _, name = outer.rpartition(".")
+        home = _home(outer) if not table else (table, name)
         _check_home(key, *home)
-        found.setdefault(home[0], {})[home[1]] = value
+        given = found.setdefault(home[0], {})
+        if inner is not None:
+            before = given.get(home[1], whole.get(home[0], {}).get(home[1], {}))
+            if not isinstance(before, Mapping):
+                raise ConfigError(
+                    f"{_shown(key)}: {home[1]} = {before!r} was given, which has no keys"
+                )
+            value = {**before, inner: value}
+        given[home[1]] = value
     return found
+
+
+def _parted(key: str) -> tuple[str, str | None]:
+    """The setting that a key names, and what it names inside of that."""
+    words = key.split(".")
+    count = 2 if words[0] in TABLES else 1
+    if len(words) > count and words[count - 1] in MAPPINGS:
+        return ".".join(words[:count]), ".".join(words[count:])
+    return key, None
 
 
 def _homes() -> dict[str, list[str]]:

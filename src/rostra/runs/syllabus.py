@@ -29,7 +29,8 @@ class TaskSettings:
     fields: Mapping[str, str] = field(default_factory=dict)
     """jsonl, hub: the fields that hold prompt, reference and id."""
     grader: GraderName | Literal[""] = ""
-    """jsonl, hub: how answers are compared. none: the questions have no right answer."""
+    """jsonl, hub: how answers are compared; empty: exact. none: the questions have no right
+    answer."""
     levels: tuple[int, ...] = ()
     """math: only these, from 1 to 5."""
     subjects: tuple[str, ...] = ()

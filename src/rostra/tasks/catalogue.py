@@ -18,6 +18,8 @@ TaskName = Literal[
     "hub",
 ]
 GraderName = Literal["integer", "exact", "math", "none"]
+GRADER: GraderName = "exact"
+"""Of questions of your own, unless another is named."""
 
 FIELDS: Mapping[str, str] = {"prompt": "prompt", "reference": "answer", "id": ""}
 """What a question of your own is made of, and the field that holds it unless another is named."""
@@ -104,14 +106,14 @@ CATALOGUE: Mapping[TaskName, Entry] = {
     "jsonl": Entry(
         "your own rows: .jsonl, .json, .parquet",
         "path",
-        "your choice",
+        f"{GRADER}, or your choice",
         ("path", "fields", "grader"),
         needs="path",
     ),
     "hub": Entry(
         "any dataset of the Hugging Face hub",
         "hub",
-        "your choice",
+        f"{GRADER}, or your choice",
         ("dataset", "splits", "fields", "grader"),
         needs="dataset",
     ),

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 
 from rostra.tasks.catalogue import FIELDS, GraderName
-from rostra.tasks.grading import Exact, Grader, Integers
+from rostra.tasks.grading import Exact, Grader, Integers, whole_number
 from rostra.tasks.mathgrader import MathGrader
 from rostra.tasks.question import Question
 from rostra.tasks.rows import Row
@@ -32,6 +32,11 @@ def own_task(name: str, source: Source, fields: Mapping[str, str], grader: Grade
         told = row.text(names["id"]) if names["id"] else row.id
         prompt = row.prompt(names["prompt"])
         reference = None if grader == "none" else row.text(names["reference"])
+        if grader == "integer" and reference is not None and whole_number(reference) is None:
+            raise row.wrong(
+                f"{names['reference']!r} must be a whole number of at most 18 digits for "
+                f"grader = 'integer', not {reference[:40]!r}"
+            )
         yield Question(told, prompt, reference, metadata=metadata_of(row, names.values()))
 
     return load(name, source, questions, make_grader(grader))

@@ -22,7 +22,7 @@ from rostra.engines.bytechat import ByteChat, conversation, decode
 from rostra.engines.chat import Message
 from rostra.engines.openai.endpoint import Endpoint, Refused
 from rostra.engines.sampling import Completion, SamplingParams, StopReason, Usage
-from rostra.errors import ConfigError, EngineError
+from rostra.errors import ConfigError, EngineError, RostraError
 from rostra.seeds import derive
 
 log = logging.getLogger(__name__)
@@ -171,7 +171,7 @@ class OpenAISampler:
                 break
             except Refused as refusal:
                 if not self._learned(refusal, body):
-                    raise
+                    raise self._final(refusal) from None
         try:
             answer = _Answer.model_validate(data)
         except ValidationError as error:
@@ -185,6 +185,13 @@ class OpenAISampler:
         engine.counts.read += completion.usage.read
         engine.counts.sampled += completion.usage.sampled
         return completion
+
+    def _final(self, refusal: Refused) -> RostraError:
+        """What a refusal means: one of the model it is about ends everything."""
+        model = self._engine.address.model
+        if refusal.parameter == "model" or repr(model) in refusal.told:
+            return ConfigError(f"{self._engine.address}: no such model: {refusal.told}")
+        return refusal
 
     def _learned(self, refusal: Refused, body: dict[str, Any]) -> bool:
         """Whether the server refused something that it can do without; then it is not told again.
