@@ -17,6 +17,7 @@ from rostra.cli.tables import fitted
 from rostra.debate.state import State
 from rostra.debate.views import View
 from rostra.errors import EngineError
+from rostra.evals.statistics import Measure
 from rostra.evals.store import EvalFolder
 from rostra.players.player import Player, Reply
 from rostra.players.scripted import ScriptedPlayer
@@ -248,3 +249,25 @@ def test_other_opponents_under_the_same_name_are_warned_about(tmp_path: Path) ->
     done = compare("one", "two", "--measure", "tokens", cwd=tmp_path)
     assert "the two differ in who the others are" in done.stderr
     assert "higher" in done.stdout and "better" not in done.stdout
+
+
+def test_a_win_rate_without_a_vote_is_not_told_as_one_of_judges() -> None:
+    def panel(**changed: float) -> str:
+        numbers = {
+            "win_rate": 1.0,
+            "win_rate/length_controlled": 1.0,
+            "agreement": 0.5,
+            "length_difference": 3.0,
+            "votes_missing": 0.0,
+            "malformed/policy": 0.0,
+            "malformed/opponent": 0.0,
+        }
+        numbers |= changed
+        found = {name: Measure(value, value, value) for name, value in numbers.items()}
+        return eval_.remarks({}, {"roles": found})[0]
+
+    assert "at equal length it is 100.0%" in panel() and "form" not in panel()
+    silent = panel(votes_missing=1.0, **{"malformed/opponent": 0.125})
+    assert "judges gave no vote" in silent and "equal length" not in silent
+    assert "By form alone it lost 0% of the debates and won 12%." in silent
+    assert "25% of the votes are missing." in panel(votes_missing=0.25)

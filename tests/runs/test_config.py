@@ -7,7 +7,8 @@ import pytest
 
 from rostra.debate.peer import peer_v1, peer_v2
 from rostra.errors import ConfigError
-from rostra.runs.config import parse_settings, peer_rules, read_setting, read_toml
+from rostra.runs import recipe
+from rostra.runs.config import RECIPE, parse_settings, peer_rules, read_setting, read_toml
 
 
 def written(folder: Path, text: str) -> Path:
@@ -249,3 +250,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"')
     with pytest.raises(ConfigError, match="latin.toml: not UTF-8 text"):
         read_toml(tmp_path / "latin.toml")
+
+
+def test_a_file_of_rules_may_hold_what_a_recipe_may() -> None:
+    assert {*recipe.TABLES, *recipe.LISTS, *recipe._TOP, "protocol"} == RECIPE

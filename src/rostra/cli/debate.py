@@ -143,9 +143,7 @@ def command(
     speaker = _engine(engine, model)
     screen = console()
     printer = DebatePrinter(screen)
-    watch = None
-    if not quiet:
-        watch = _printing(printer, settled.rules)
+    watch = None if quiet else _printing(printer, settled.rules)
 
     async def run() -> None:
         player = await player_of(speaker)
@@ -153,18 +151,24 @@ def command(
             printer.opening(asked.prompt, settled.rules.protocol(), seed)
         async with _progress(screen, speaker, quiet):
             found = await answer_async(asked, player, rules, **effort, seed=seed, watch=watch)
-        kept = list(zip(found.transcripts, files, strict=False))
-        for transcript, file in kept:
-            write_transcript(transcript, file)
+        kept = _keep(found, files)
         if quiet:
             click.echo(_plain(found))
             return
         printer.answer(found)
-        for _, file in kept:
+        for file in kept:
             printer.line()
             printer.line(f"Kept in {file}. Look again: rostra show {file}")
 
     asyncio.run(run())
+
+
+def _keep(found: Answer, files: list[Path]) -> list[Path]:
+    """Writes every debate that was played, each into its file."""
+    kept = files[: len(found.transcripts)]
+    for transcript, file in zip(found.transcripts, kept, strict=False):
+        write_transcript(transcript, file)
+    return kept
 
 
 def _wished(changes: dict[str, Any], config: Path | None) -> bool:

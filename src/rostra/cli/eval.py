@@ -371,14 +371,11 @@ def _of_panel(found: Mapping[str, Measure]) -> str:
             f"{longer.mean:+.0f} words. Judges agree with {agree.mean:.2f}, where chance is 0 "
             "(Krippendorff's alpha)"
         )
-    lost = [
-        f"{missing:.0%} of the votes are missing" if 0 < missing < 1 else "",
-        f"{ours:.0%} of the debates were lost by form, {theirs:.0%} won by that of the opponent"
-        if ours or theirs
-        else "",
-    ]
-    more = "".join(f" {part[0].upper()}{part[1:]}." for part in lost if part)
-    return f"roles: accuracy is the win rate by judges that did not play: {said}.{more}"
+    if 0 < missing < 1:
+        said += f". {missing:.0%} of the votes are missing"
+    if ours or theirs:
+        said += f". By form alone it lost {ours:.0%} of the debates and won {theirs:.0%}"
+    return f"roles: accuracy is the win rate by judges that did not play: {said}."
 
 
 def _against(ours: Mode, theirs: Mode, rows: Mapping[Mode, Sequence[Row]], how: str) -> str:
