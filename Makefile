@@ -23,7 +23,7 @@ demo: setup  ## Train a tiny model by self-play and show what it learned
 
 # The tests of a file share what they set up, and so stay in one process.
 test: check  ## Lint, check types and the order of rooms, run all tests
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=
+	@$(BIN)/pytest --numprocesses 2 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --cov --cov-report=
 	@$(BIN)/coverage report --include 'src/rostra/debate/*,src/rostra/rewards/*,src/rostra/credit/*' --fail-under 100
 	@$(BIN)/coverage report --format total --fail-under 95
 

@@ -171,8 +171,8 @@ def test_an_unreadable_verdict_is_an_error_and_no_confidence(said: str) -> None:
     assert "Debater_A | 91%" in verdict.error
 
 
-@pytest.mark.parametrize("turns", [0, -1])
-def test_a_debate_without_speeches_is_refused(turns: int) -> None:
+@pytest.mark.parametrize("turns", [0, -1, 1001, 10**16])
+def test_a_debate_without_speeches_or_without_end_is_refused(turns: int) -> None:
     for build in (debate, double_consultancy, lambda turns: consultancy(0, turns)):
         with pytest.raises(ConfigError, match=f"turns = {turns}"):
             build(turns)

@@ -447,6 +447,8 @@ def swap_turns(data: dict[str, Any]) -> None:
         (lambda d: d["turns"][1].update(id="1" * 5000 + ".0"), "turn"),
         (lambda d: d.update(rules=None), "neither rules nor a protocol"),
         (lambda d: d["rules"].update(agents=2), "agents = 2"),
+        (lambda d: d["rules"].update(rounds=3.2e16), "rounds = 32000000000000000: must be at most"),
+        (lambda d: d["rules"].update(agents=1e9), "agents = 1000000000: must be at most"),
         (lambda d: d["rules"].update(stop=["a", 1]), "stop"),
         (lambda d: d["rules"].update(rouns=2), "rouns"),
         (lambda d: d["question"].update(prompt=" "), "empty"),

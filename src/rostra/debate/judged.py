@@ -5,7 +5,7 @@ background, and gives a verdict instead of votes.
 """
 
 from rostra.debate.prompts import builtin
-from rostra.debate.protocol import Protocol, Sight, Slot
+from rostra.debate.protocol import MOST_ROUNDS, Protocol, Sight, Slot, check_most
 from rostra.debate.seat import Seat
 from rostra.errors import ConfigError
 
@@ -55,3 +55,4 @@ def _judged(name: str, seats: tuple[Seat, ...], speeches: list[Slot]) -> Protoco
 def _check_turns(turns: int) -> None:
     if turns < 1:
         raise ConfigError(f"turns = {turns}: each side speaks at least once")
+    check_most("turns", turns, MOST_ROUNDS)

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
 from rostra.debate.prompts import builtin, did_you_mean
-from rostra.debate.protocol import Malformed, Protocol, Sight, Slot
+from rostra.debate.protocol import (
+    MOST_ROUNDS,
+    MOST_SEATS,
+    Malformed,
+    Protocol,
+    Sight,
+    Slot,
+    check_most,
+)
 from rostra.debate.seat import PERSONAS, Persona, Seat
 from rostra.engines.sampling import Stop, check_stop
 from rostra.errors import ConfigError
@@ -82,6 +90,7 @@ class PeerRules:
         self._check_sections()
         if self.rounds < 1:
             raise ConfigError(f"rounds = {self.rounds}: a debate has at least 1 round")
+        check_most("rounds", self.rounds, MOST_ROUNDS)
         if not 0 <= self.stop_on_agreement <= 1:
             raise ConfigError(
                 f"stop_on_agreement = {self.stop_on_agreement}: a share of the agents, from 0 "
@@ -118,6 +127,7 @@ class PeerRules:
                 f"agents = {self.agents}: nobody judges himself, so with fewer than 3 agents there "
                 "are no two others to compare; use 3 or more (5 for a judge signal)"
             )
+        check_most("agents", self.agents, MOST_SEATS)
         for persona in self.personas:
             if not 0 <= persona.temperature < math.inf:
                 raise ConfigError(f"persona {persona.name}: temperature must be 0 or more")

@@ -12,6 +12,10 @@ from rostra.debate.seat import Seat
 from rostra.engines.sampling import Stop, check_stop
 from rostra.errors import ConfigError
 
+# More is a slip or a hostile file. All slots are made before play begins, and must fit in memory.
+MOST_SEATS = 100
+MOST_ROUNDS = 1000
+
 SlotKind = Literal["speak", "ballot", "verdict"]
 """`speak`: a solution or a speech. `ballot`: judgement of peers. `verdict`: a judge decides."""
 
@@ -104,3 +108,9 @@ class Protocol:
     def agents(self) -> int:
         """How many seats are peers."""
         return sum(seat.role == "agent" for seat in self.seats)
+
+
+def check_most(name: str, value: int, most: int) -> None:
+    """Refuses a number that is too large."""
+    if value > most:
+        raise ConfigError(f"{name} = {value}: must be at most {most:,}")
