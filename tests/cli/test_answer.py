@@ -19,6 +19,8 @@ ASK = "What is 17 * 24?"
 SIZE = re.compile(r"one of (\d+) agents")
 NAME = re.compile(r"You are Agent (\d+)")
 TAGS = re.compile(r"<(\w+)>")
+NOTE = "note: a rehearsal by scripts; name a model with --model\n"
+"""So that nobody takes the answer for a model's."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def letters(table: dict[int, str]) -> Callable[[int, int], str]:
 
 def test_the_answer_is_the_last_line() -> None:
     done = debate("--seed", 3)
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, NOTE)
     assert done.last == "Answer: 408 (5 of 5 agents, after 1 round)"
     assert done.out.splitlines()[-2] == ""
     assert done.out.count("Answer: ") == 1
@@ -175,7 +177,9 @@ def test_a_debate_without_an_answer_says_so(says: Says) -> None:
 def test_quiet_prints_the_answer_and_nothing_else(tmp_path: Path) -> None:
     file = tmp_path / "debate.json"
     done = debate("--quiet", "--seed", 3, "--out", file)
-    assert (done.code, done.out, done.err) == (0, "408\n", "")
+    assert (done.code, done.out, done.err) == (0, "408\n", NOTE)
+    known = debate("--quiet", "--seed", 3, "--engine", "scripted")
+    assert (known.code, known.out, known.err) == (0, "408\n", "")
     shown = debate(file, command="show")
     assert shown.last == "Answer: 408 (5 of 5 agents, after 1 round)"
 

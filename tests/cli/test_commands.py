@@ -34,6 +34,7 @@ from tests.cli.inside import inside as rostra
 from tests.playing import played
 
 ASK = "What is 17 * 24?"
+SCRIPTED = ("--engine", "scripted")
 
 
 def process(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -56,7 +57,7 @@ def kept(tmp_path: Path) -> Path:
 
 
 def test_a_debate_in_a_pipe_is_plain_lines_with_votes_and_rewards() -> None:
-    done = process("debate", ASK, "--seed", 3, "--stop-on-agreement", 0)
+    done = process("debate", ASK, "--seed", 3, "--stop-on-agreement", 0, *SCRIPTED)
     assert (done.returncode, done.stderr) == (0, b"")
     text = done.stdout.decode()
     assert "\x1b" not in text
@@ -81,7 +82,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others() -> None:
 
 
 def test_the_first_preset_is_played_and_scored_by_its_own_rules() -> None:
-    done = rostra("debate", ASK, "--protocol", "peer-v1", "--agents", 3, "--rounds", 2)
+    done = rostra("debate", ASK, "--protocol", "peer-v1", "--agents", 3, "--rounds", 2, *SCRIPTED)
     assert (done.returncode, done.stderr) == (0, "")
     assert "peer-v1: 3 seats, 2 rounds, at most 6 turns, seed 0" in done.stdout
     assert "win_rate (advantage)" in done.stdout
@@ -390,7 +391,7 @@ def test_commands_are_completed_by_a_shell(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_settings_that_will_disappoint_are_warned_about_on_standard_error() -> None:
-    done = rostra("debate", ASK, "--agents", 3, "--rounds", 1)
+    done = rostra("debate", ASK, "--agents", 3, "--rounds", 1, *SCRIPTED)
     assert done.returncode == 0
     assert done.stderr.startswith("warning: agents = 3 with consensus = leave_one_out: ")
     assert len(done.stderr.splitlines()) == 1
@@ -484,7 +485,7 @@ def test_ctrl_c_while_the_question_is_read_ends_with_one_line() -> None:
 
 def test_ctrl_c_in_the_middle_of_a_debate_ends_with_one_line(tmp_path: Path) -> None:
     path = tmp_path / "debate.json"
-    call = ["debate", ASK, "--agents", "12", "--rounds", "20", "--out", str(path)]
+    call = ["debate", ASK, "--agents", "12", "--rounds", "20", "--out", str(path), *SCRIPTED]
     with interruptible(*call) as running, killed_at_the_end(running):
         assert running.stdout is not None
         # The rest is more than a pipe holds, so the debate cannot end before it is read.

@@ -12,6 +12,7 @@ HEAVY = ("torch", "transformers", "tinker", "datasets", "openai", "peft")
 """Extras. The core runs without them."""
 CORE = ("numpy", "pydantic", "rich", "zstandard")
 """Needed by commands, but not to say what commands there are."""
+SCRIPTED = ("--engine", "scripted")
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_a_whole_debate_is_played_stored_and_scored_without_the_heavy_packages(
     broken: dict[str, str], tmp_path: Path
 ) -> None:
     out = tmp_path / "debate.json.zst"
-    done = python(broken, "-m", "rostra", "debate", "What is 2 + 2?", "--out", str(out))
+    done = python(broken, "-m", "rostra", "debate", "What is 2 + 2?", "--out", str(out), *SCRIPTED)
     assert (done.returncode, done.stderr) == (0, "")
     assert "gen reward" in done.stdout
     done = python(broken, "-m", "rostra", "rescore", str(out), "--json")

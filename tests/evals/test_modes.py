@@ -20,6 +20,7 @@ from rostra.debate.views import View
 from rostra.errors import ArenaError, ConfigError, DataError, EngineError
 from rostra.evals.accuracy import Row, summary
 from rostra.evals.modes import MODES, Examination, Findings, Mode, Tally, examine
+from rostra.evals.results import results
 from rostra.evals.store import EvalFolder, read_rows, read_settings
 from rostra.players.player import Player, Reply
 from rostra.players.scripted import ScriptedPlayer
@@ -289,13 +290,14 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
     rows = run("debate", folder)
     with pytest.raises(DataError, match="has not ended"):
         read_rows(tmp_path / "e")
-    folder.write({"debate": rows}, {"debate": summary(rows)}, {"debate": Tally(7, 1, "why")})
+    found_out = Findings(rows, summary(rows), Tally(7, 1, "why"))
+    folder.write({"debate": rows}, results({"debate": found_out}))
     folder.close()
     found = read_rows(tmp_path / "e")["debate"]
     assert [found[row.question]["accuracy"] for row in rows] == [row.accuracy for row in rows]
-    results = json.loads((tmp_path / "e" / "results.json").read_text())
-    assert results["debate"]["accuracy"]["mean"] == pytest.approx(5 / 6)
-    said = [results["debate"][name] for name in ("questions", "asked", "failed", "error")]
+    kept = json.loads((tmp_path / "e" / "results.json").read_text())
+    assert kept["debate"]["accuracy"]["mean"] == pytest.approx(5 / 6)
+    said = [kept["debate"][name] for name in ("questions", "asked", "failed", "error")]
     assert said == [6, 7, 1, "why"]
 
 

@@ -8,7 +8,7 @@ import click
 from rich.text import Text
 
 from rostra.cli.options import console
-from rostra.cli.tables import fitted
+from rostra.cli.tables import print_table
 from rostra.debate.prompts import did_you_mean
 from rostra.errors import ConfigError, DataError
 from rostra.evals.accuracy import NUMBERS
@@ -54,7 +54,7 @@ def command(first: str, second: str, task: str | None, measure: str) -> None:
     share = measure not in PLAIN
     lines = [[mode, *_cells(a, b, change, share=share)] for mode, (a, b, change) in found.items()]
     screen.print(Text(f"A: {left}\nB: {right}\n"), soft_wrap=True)
-    screen.print(fitted(screen, heads, lines, heads[:6]))
+    print_table(screen, heads, lines, heads[:6])
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
 

@@ -5,7 +5,7 @@ import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,12 +16,12 @@ from rich.text import Text
 from rostra.cli.options import console
 from rostra.cli.progress import ProgressLine
 from rostra.cli.subject import opponent_of, recipe_of
-from rostra.cli.tables import fitted
+from rostra.cli.tables import print_table
 from rostra.engines.address import is_address, read_address
 from rostra.errors import ConfigError, EngineUnavailable
-from rostra.evals.accuracy import Row
 from rostra.evals.modes import JUDGE, MODES, Examination, Findings, Mode, examine
-from rostra.evals.statistics import Measure, paired
+from rostra.evals.results import Price, Results, remarks, results
+from rostra.evals.statistics import Measure
 from rostra.evals.store import SETTINGS, EvalFolder, read_modes
 from rostra.learn.setup import check_start, fingerprint, make_engine, make_task
 from rostra.players.model import ModelPlayer
@@ -129,12 +129,9 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
     try:
         with ProgressLine(console(stderr=True)) as line:
             found = asyncio.run(_run(modes, exam, recipes, folder, line))
-        folder.write(
-            {mode: one.rows for mode, one in found.items()},
-            {mode: one.measures for mode, one in found.items()},
-            {mode: one.tally for mode, one in found.items()},
-        )
-        _show(screen, found, price)
+        data = results(found, price)
+        folder.write({mode: one.rows for mode, one in found.items()}, data)
+        _show(screen, found, data)
         screen.print()
         _report(screen, subject, out)
     except KeyboardInterrupt:
@@ -263,7 +260,7 @@ async def _player(recipe: Recipe, line: ProgressLine) -> Player:
     return ModelPlayer(await engine.policy(), engine.chat)
 
 
-def _price(text: str | None) -> tuple[float, float] | None:
+def _price(text: str | None) -> Price | None:
     if text is None:
         return None
     try:
@@ -278,24 +275,23 @@ def _price(text: str | None) -> tuple[float, float] | None:
 # What one sees
 
 
-def _show(
-    screen: Console, found: Mapping[Mode, Findings], price: tuple[float, float] | None
-) -> None:
-    rows = {mode: one.rows for mode, one in found.items()}
-    results = {mode: one.measures for mode, one in found.items()}
-    shown = [c for c in COLUMNS if any(c in measures for measures in results.values())]
-    heads = ["mode", "accuracy", "95%", "tokens", *(["dollars"] if price else []), *shown]
+def _show(screen: Console, found: Mapping[Mode, Findings], data: Results) -> None:
+    measured = {mode: one.measures for mode, one in found.items()}
+    shown = [c for c in COLUMNS if any(c in measures for measures in measured.values())]
+    priced = any("dollars" in known for known in data.values())
+    heads = ["mode", "accuracy", "95%", "tokens", *(["dollars"] if priced else []), *shown]
     lines = []
-    for mode, measures in results.items():
+    for mode, measures in measured.items():
         cells = [mode, _share(measures["accuracy"]), _span(measures["accuracy"])]
-        read, tokens = (measures[name].mean for name in ("prompt_tokens", "tokens"))
+        tokens = measures["tokens"].mean
         cells.append(f"{tokens:,.0f}" if tokens == tokens else "·")
-        if price:
-            cells.append(f"{(read * price[0] + tokens * price[1]) / 1e6:.3g}")
+        if priced:
+            dollars = data[mode]["dollars"]["mean"]
+            cells.append("·" if dollars is None else f"{dollars:.3g}")
         lines.append([*cells, *(_share(measures.get(name)) for name in shown)])
-    screen.print(fitted(screen, heads, lines, heads[:4]))
-    count = max((len(group) for group in rows.values()), default=0)
-    ks = ", ".join(f"{each['k'].mean:.3g} in {m}" for m, each in results.items() if "k" in each)
+    print_table(screen, heads, lines, heads[:4], "results.json")
+    count = max((len(one.rows) for one in found.values()), default=0)
+    ks = ", ".join(f"{each['k'].mean:.3g} in {m}" for m, each in measured.items() if "k" in each)
     note = (
         f"\n{count} questions; 95% is an interval, and tokens are for one answer in direct, all "
         "answers in vote, one debate in debate and roles."
@@ -304,7 +300,7 @@ def _show(
     for mode, one in found.items():
         for missing in one.tally.notes():
             screen.print(Text(f"{mode}: {missing}"))
-    for text in remarks(rows, results):
+    for text in remarks(data):
         screen.print(Text(text))
 
 
@@ -315,74 +311,4 @@ def _share(measure: Measure | None) -> str:
 def _span(measure: Measure) -> str:
     return (
         f"{100 * measure.low:.0f}-{100 * measure.high:.0f}" if measure.low == measure.low else "·"
-    )
-
-
-def remarks(
-    rows: Mapping[Mode, Sequence[Row]], results: Mapping[Mode, Mapping[str, Measure]]
-) -> list[str]:
-    """What the numbers say about each other."""
-    found = []
-    if "debate" in rows:
-        first = [row.measures["vote@first"] for row in rows["debate"]]
-        last = [row.measures["vote@k"] for row in rows["debate"]]
-        change = paired(last, first)
-        means = [results["debate"][name].mean for name in ("vote@first", "vote@k")]
-        found.append(
-            f"debate: a vote on the first answers is right {means[0]:.1%} of the time, on the last "
-            f"ones {means[1]:.1%}: "
-            f"{100 * change.difference:+.1f} points [{100 * change.low:.1f} to "
-            f"{100 * change.high:.1f}], p = {change.p:.2g}."
-        )
-    if "debate" in rows and "vote" in rows:
-        spent, budget = (results["vote"][name].mean for name in ("tokens", "budget"))
-        short = "" if spent > 0.9 * budget else f", of which it spent {spent / budget:.0%}"
-        found.append(_against("debate", "vote", rows, f"for the same tokens{short}"))
-        if "winner" in results["debate"]:
-            chosen = [replace(row, accuracy=row.measures["winner"]) for row in rows["debate"]]
-            how = "the answer that votes prefer, for the same tokens"
-            found.append(_against("debate", "vote", {**rows, "debate": chosen}, how))
-    if "opponents" in results.get("roles", {}):
-        other, wins = results["roles"]["opponents"].mean, results["roles"]["win_rate"].mean
-        won = f"it wins {wins:.1%} of the votes" if wins == wins else "nobody voted"
-        found.append(
-            f"roles: its opponents are right {other:.1%} of the time; {won} on its answers."
-        )
-    if "agreement" in results.get("roles", {}):
-        found.append(_of_panel(results["roles"]))
-    return found
-
-
-def _of_panel(found: Mapping[str, Measure]) -> str:
-    equal, agree, longer = (
-        found[name] for name in ("win_rate/length_controlled", "agreement", "length_difference")
-    )
-    if found["win_rate"].mean != found["win_rate"].mean:
-        return "roles: no answers could be compared: they are malformed, or judges gave no votes."
-    missing, ours, theirs = (
-        found[name].mean for name in ("votes_missing", "malformed/policy", "malformed/opponent")
-    )
-    if not missing < 1:
-        said = "judges gave no vote; what is counted are answers that lost by their form"
-    else:
-        said = (
-            f"at equal length it is {equal.mean:.1%} [{100 * equal.low:.0f}-"
-            f"{100 * equal.high:.0f}]; answers are longer than its opponent's by "
-            f"{longer.mean:+.0f} words. Judges agree with {agree.mean:.2f}, where chance is 0 "
-            "(Krippendorff's alpha)"
-        )
-    if 0 < missing < 1:
-        said += f". {missing:.0%} of the votes are missing"
-    if ours or theirs:
-        said += f". By form alone it lost {ours:.0%} of the debates and won {theirs:.0%}"
-    return f"roles: accuracy is the win rate by judges that did not play: {said}."
-
-
-def _against(ours: Mode, theirs: Mode, rows: Mapping[Mode, Sequence[Row]], how: str) -> str:
-    left, right = ({row.question: row.accuracy for row in rows[mode]} for mode in (ours, theirs))
-    both = [question for question in left if question in right]
-    change = paired([left[q] for q in both], [right[q] for q in both])
-    return (
-        f"{ours} against {theirs}, {how}: {100 * change.difference:+.1f} points "
-        f"[{100 * change.low:.1f} to {100 * change.high:.1f}], p = {change.p:.2g}."
     )

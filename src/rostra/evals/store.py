@@ -3,18 +3,16 @@
 eval.json             what was asked of whom; a folder is only gone on with by the same
 transcripts/MODE...   the debates, one compressed frame each
 rows.jsonl            what was measured, a line for each mode and question
-results.json          means over questions, with intervals
+results.json          means over questions with intervals, and paired comparisons
 report.html           what to look at
 """
 
 import contextlib
 import fcntl
 import json
-import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,8 +22,8 @@ import zstandard
 from rostra.debate.transcript import Transcript
 from rostra.errors import ConfigError, DataError
 from rostra.evals.accuracy import Row
-from rostra.evals.modes import MODES, Mode, Tally
-from rostra.evals.statistics import Measure
+from rostra.evals.modes import MODES, Mode
+from rostra.evals.results import Results, finite
 from rostra.runs.folder import read_lines, write_whole
 from rostra.runs.frames import frames
 from rostra.runs.recipe import flat
@@ -160,27 +158,14 @@ class EvalFolder:
 
     # Results
 
-    def write(
-        self,
-        rows: Mapping[Mode, Sequence[Row]],
-        results: Mapping[Mode, Mapping[str, Measure]],
-        tallies: Mapping[Mode, Tally] | None = None,
-    ) -> None:
+    def write(self, rows: Mapping[Mode, Sequence[Row]], results: Results) -> None:
         lines = [
-            json.dumps(_clean({"mode": mode, **row.to_data()}))
+            json.dumps(finite({"mode": mode, **row.to_data()}))
             for mode, group in rows.items()
             for row in group
         ]
         write_whole(self.path / "rows.jsonl", ("\n".join(lines) + "\n").encode())
-        data = {
-            mode: {
-                **{name: _clean(asdict(measure)) for name, measure in found.items()},
-                "questions": len(rows[mode]),
-                **(asdict(tallies[mode]) if tallies else {}),
-            }
-            for mode, found in results.items()
-        }
-        write_whole(self.path / "results.json", json.dumps(data, indent=1).encode())
+        write_whole(self.path / "results.json", json.dumps(results, indent=1).encode())
 
 
 def first_debates(folder: Path, mode: Mode, count: int) -> list[Transcript]:
@@ -214,6 +199,17 @@ def read_modes(folder: Path) -> list[Mode]:
     return [mode for mode in MODES if mode in found]
 
 
+def read_results(folder: Path) -> Results:
+    """What was found out, by mode."""
+    try:
+        found = json.loads((folder / "results.json").read_text("utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{folder}: no results.json: the evaluation has not ended") from None
+    except (OSError, ValueError):
+        raise DataError(f"{folder / 'results.json'}: cannot be read") from None
+    return found if isinstance(found, dict) else {}
+
+
 def read_rows(folder: Path) -> dict[Mode, dict[str, dict[str, Any]]]:
     """What was measured, by mode and question."""
     file = folder / "rows.jsonl"
@@ -224,14 +220,6 @@ def read_rows(folder: Path) -> dict[Mode, dict[str, dict[str, Any]]]:
         with contextlib.suppress(KeyError):
             found.setdefault(line["mode"], {})[str(line["question"])] = line
     return found
-
-
-def _clean(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is not a number, which JSON does not have."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in values.items()
-    }
 
 
 def _added(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

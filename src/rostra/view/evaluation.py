@@ -9,13 +9,11 @@ import numpy as np
 
 from rostra.errors import DataError
 from rostra.evals.modes import Mode, Tally
-from rostra.evals.store import first_debates, read_settings
+from rostra.evals.results import Results, remarks
+from rostra.evals.store import first_debates, read_results, read_settings
 from rostra.runs.folder import write_whole
 from rostra.view import page
 from rostra.view.plots import Card, Panel, Plot, Series, draw, need
-
-Results = Mapping[str, Mapping[str, Any]]
-"""Measures by mode, as `results.json` has them."""
 
 LABELS = {
     "accuracy": "Accuracy of the mode",
@@ -37,7 +35,13 @@ LABELS = {
     "malformed/opponent": "Answers of its opponent malformed",
 }
 NUMBERS = {"agreement": "Agreement of judges (alpha)", "length_difference": "Longer by words"}
-COSTS = {"k": "Answers to a question", "tokens": "Tokens sampled", "prompt_tokens": "Tokens read"}
+COSTS = {
+    "k": ("Answers to a question", ",.1f"),
+    "tokens": ("Tokens sampled", ",.0f"),
+    "prompt_tokens": ("Tokens read", ",.0f"),
+    "dollars": ("Dollars", ".3g"),
+}
+"""With the format of their numbers."""
 EXAMPLES = 2
 """Debates that are shown of each mode with debates."""
 
@@ -57,16 +61,6 @@ def write_eval_report(folder: Path, title: str | None = None) -> Path:
     path = folder / "report.html"
     write_whole(path, page.document(name, body).encode())
     return path
-
-
-def read_results(folder: Path) -> Results:
-    try:
-        found = json.loads((folder / "results.json").read_text("utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{folder}: no results.json: the evaluation has not ended") from None
-    except (OSError, ValueError):
-        raise DataError(f"{folder / 'results.json'}: cannot be read") from None
-    return found if isinstance(found, dict) else {}
 
 
 def _task(settings: Mapping[str, Any]) -> str:
@@ -89,9 +83,10 @@ def results_table(results: Results, title: str = "What it knows", name: str = "r
     names = dict.fromkeys(name for found in results.values() for name in found)
     shown = [name for name in (*LABELS, *NUMBERS, *COSTS) if name in names]
     shown += [name for name in names if name.startswith(("round ", "seat "))]
+    labels = LABELS | NUMBERS | {name: label for name, (label, _) in COSTS.items()}
     heads = "".join(f'<th scope="col">{page.text(mode)}</th>' for mode in results)
     rows = "".join(
-        f'<tr><th scope="row">{page.text((LABELS | NUMBERS | COSTS).get(name, name))}</th>'
+        f'<tr><th scope="row">{page.text(labels.get(name, name))}</th>'
         + "".join(f"<td>{_cell(found.get(name), name)}</td>" for found in results.values())
         + "</tr>\n"
         for name in shown
@@ -105,6 +100,7 @@ def results_table(results: Results, title: str = "What it knows", name: str = "r
         "answers in vote, one debate in debate and roles.</p>"
     )
     notes = "".join(f'\n<p class="wrong">{page.text(note)}</p>' for note in _missing(results))
+    notes += "".join(f"\n<p>{page.text(remark)}</p>" for remark in remarks(results))
     return page.section(page.text(title), table + notes, name)
 
 
@@ -134,7 +130,7 @@ def _cell(measure: Any, name: str) -> str:
         return "·"
     mean, low, high = (measure.get(end) for end in ("mean", "low", "high"))
     if name in COSTS:
-        return f"{mean:,.1f}" if name == "k" else f"{mean:,.0f}"
+        return f"{mean:{COSTS[name][1]}}"
     if name in NUMBERS:
         span = "" if low is None or high is None else f"[{low:.2f} to {high:.2f}]"
         return f'{mean:+.2f} <span class="interval">{span}</span>'
