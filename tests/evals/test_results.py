@@ -51,7 +51,7 @@ def test_a_debate_is_paired_with_its_first_answers_and_with_a_vote() -> None:
     said = remarks(data)
     assert "right 50.0% of the time, on the last ones 100.0%: +50.0 points" in said[0]
     assert said[1].startswith("debate against vote, for the same tokens, of which it spent 80%: ")
-    assert "the answer that votes prefer" in said[2] and "+25.0 points" in said[2]
+    assert "the answer that its votes prefer" in said[2] and "+25.0 points" in said[2]
 
 
 def test_only_questions_that_both_answered_are_paired() -> None:

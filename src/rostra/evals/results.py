@@ -78,7 +78,7 @@ def remarks(found: Results) -> list[str]:
         said.append(f"debate against vote, for the same tokens{short}: {_points(against['vote'])}")
     if "vote/winner" in against:
         said.append(
-            "debate against vote, the answer that votes prefer, for the same tokens: "
+            "debate, by the answer that its votes prefer, against vote, for the same tokens: "
             f"{_points(against['vote/winner'])}"
         )
     if "opponents" in roles:
