@@ -477,6 +477,8 @@ def test_votes_choose_among_the_answers_that_seats_hold(letters: str, seed: int)
         ({"max_agents": 9}, "max_agents = 9: only an adaptive debate grows"),
         ({"adaptive": True, "max_rounds": 1}, "max_rounds = 1: a debate begins with rounds = 2"),
         ({"adaptive": True, "max_agents": 4}, "max_agents = 4: a debate begins with agents = 5"),
+        ({"adaptive": True, "max_agents": 10**9}, "max_agents = 1000000000: must be at most 100"),
+        ({"adaptive": True, "max_rounds": 10**9}, "max_rounds = 1000000000: must be at most 1,000"),
         ({"adaptive": True, "stop_on_agreement": 0.0}, "give a share above 0"),
         ({"stop_on_agreement": 1.5}, "stop_on_agreement = 1.5: a share"),
     ],
@@ -705,3 +707,8 @@ def test_an_adapter_trained_on_the_weights_of_another_run_is_put_on_those(tmp_pa
     assert engine.peft is not None
     assert asyncio.run(words(engine)) == expected
     engine.close()
+
+
+def test_large_debates_grow_to_what_a_debate_may_be_at_the_most() -> None:
+    planned = plan(PeerRules(agents=60, rounds=600), adaptive=True)
+    assert (planned.rules.rounds, planned.stages()[-1].agents) == (1000, 100)

@@ -15,6 +15,7 @@ from typing import Literal, cast, get_args
 
 from rostra.arena import Debate, Heard, Played, play
 from rostra.debate.peer import PeerRules, check_choice
+from rostra.debate.protocol import MOST_ROUNDS, MOST_SEATS, check_most
 from rostra.debate.transcript import Transcript
 from rostra.engines.engine import Engine
 from rostra.errors import ArenaError, ConfigError
@@ -104,21 +105,23 @@ def plan(
         )
     changed = replace(
         rules,
-        rounds=_at_least(rules.rounds, "rounds", max_rounds, 2 * rules.rounds),
+        rounds=_growth("rounds", rules.rounds, max_rounds, 2 * rules.rounds, MOST_ROUNDS),
         stop_on_agreement=share,
         closing_ballot=rules.closing_ballot
         or (choose == "votes" and rules.schedule == "simultaneous"),
     )
-    return Plan(
-        changed, choose, _at_least(rules.agents, "agents", max_agents, 2 * rules.agents - 1)
-    )
+    agents = _growth("agents", rules.agents, max_agents, 2 * rules.agents - 1, MOST_SEATS)
+    return Plan(changed, choose, agents)
 
 
-def _at_least(least: int, name: str, given: int | None, default: int) -> int:
+def _growth(name: str, least: int, given: int | None, default: int, most: int) -> int:
     """A bound on what a debate may grow to; not below what it begins with."""
-    if given is not None and given < least:
+    if given is None:
+        return min(default, most)
+    if given < least:
         raise ConfigError(f"max_{name} = {given}: a debate begins with {name} = {least}")
-    return default if given is None else given
+    check_most(f"max_{name}", given, most)
+    return given
 
 
 def answer(
