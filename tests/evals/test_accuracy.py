@@ -30,8 +30,9 @@ from rostra.evals.accuracy import (
 from rostra.evals.answering import read_answer
 from rostra.evals.modes import Examination
 from rostra.evals.statistics import Measure
-from rostra.learn.lesson import marks_of
+from rostra.learn.lesson import answers_of, marks_of
 from rostra.players.scripted import ScriptedPlayer
+from rostra.rewards.metrics import truth_metrics
 from rostra.tasks.canonical import key_of
 from rostra.tasks.grading import Integers
 from rostra.tasks.question import Question
@@ -126,6 +127,41 @@ def test_choices_stay_apart_however_alike_they_are() -> None:
     keys = [key_of(one, asked) for one in said]
     assert keys == ["5 cm", "5 cm", "5 m", "5 m", "1,200", "1,200"]
     assert key_of("7", asked) == key_of("7.0", asked) == "7"
+
+
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [
+        ("7.00 7 7 7 8", 1.0),
+        ("7cm 7 7 7 8", 1.0),  # a strict grader takes no unit; four say 7, and most say so plainly
+        ("7cm 7cm 7 8 8", 0.0),
+        ("7 7cm 7cm 7cm 8", 0.0),
+        ("7 7cm 8 9 6", 1.0),
+    ],
+)
+def test_of_words_for_one_answer_those_count_that_most_used(said: str, right: float) -> None:
+    transcript = spoken(PeerRules(rounds=1), {0: said})
+    assert debate_row("q", transcript, marks_of(transcript, TASK)).accuracy == right
+    text = read_answer([transcript]).answer
+    assert text is not None and Integers().grade([(text, QUESTION)]) == [bool(right)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["7", "7.0", "7cm", "8", ".", "-"]), min_size=4, max_size=4),
+        min_size=2,
+        max_size=2,
+    )
+)
+def test_training_and_evaluation_measure_a_debate_alike(rounds: list[list[str]]) -> None:
+    rules = PeerRules(agents=4, rounds=2)
+    transcript = spoken(rules, {i: " ".join(row) for i, row in enumerate(rounds)})
+    marks = marks_of(transcript, TASK)
+    here = debate_row("q", transcript, marks).measures
+    there = truth_metrics("t", [transcript], [marks], [answers_of(transcript)])
+    for name in ("format", "avg@k", "pass@k", "cons@k", "vote@k"):
+        assert there[f"train_t/{name.replace('@k', '@4')}"] == pytest.approx(here[name]), name
 
 
 @given(st.lists(st.sampled_from(["7", "8", "9", None]), min_size=1, max_size=9))

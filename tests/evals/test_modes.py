@@ -190,6 +190,34 @@ def test_a_question_counts_in_roles_where_the_policy_had_every_seat() -> None:
         examined("roles", players=players, questions=[QUESTIONS[1]])
 
 
+class Tired:
+    """Answers one question so often, and never again."""
+
+    def __init__(self, name: str, times: int) -> None:
+        self._name = name
+        self._left = times
+
+    async def speak(self, state: State, view: View) -> Reply:
+        if state.question.id == self._name:
+            self._left -= 1
+            if self._left < 0:
+                raise EngineError("no more")
+        return await ScriptedPlayer(line(right)).speak(state, view)
+
+
+@pytest.mark.parametrize(("mode", "more"), [("direct", {"samples": 9}), ("vote", {"budget": 600})])
+def test_a_question_with_only_some_of_its_answers_is_left_out_until_it_has_all(
+    mode: Mode, more: dict[str, int]
+) -> None:
+    shelf = Memory()
+    found = examined(mode, shelf, players={"policy": Tired("q1", 4)}, **more)
+    assert [row.question for row in found.rows] == ["q0", "q2", "q3", "q4", "q5"]
+    assert found.tally == Tally(6, 1, "EngineError: no more")
+    steady = {"policy": ScriptedPlayer(line(right))}
+    resumed, fresh = (examined(mode, on, players=steady, **more) for on in (shelf, Memory()))
+    assert resumed.rows == fresh.rows and len(resumed.rows) == 6
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_questions_without_a_known_answer_are_left_out_and_counted(mode: Mode) -> None:
     unknown = [Question(f"u{i}", f"unknown {i}") for i in range(2)]

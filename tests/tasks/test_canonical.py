@@ -23,7 +23,8 @@ from rostra.tasks.grading import same_integer
         ("3000000", ["3\\text{ million}", "3,000,000"]),
         ("2,3", ["2,3", "2, 3", "2 and 3", "2\\text{ and }3"]),
         ("(2,3)", ["(2,3)", "\\left( 2, 3 \\right)"]),
-        ("2\\sqrt{3}", ["2\\sqrt3", "2 \\sqrt{3}", "2√3"]),
+        ("2\\sqrt{3}", ["2\\sqrt3", "2 \\sqrt{3}", "2√3", "x = 2\\sqrt{3}"]),
+        ("5", ["x=5", "5", "n = 5.0"]),
         ("b", ["B", "(B)", "\\text{B}", "\\text{(B)}", "b."]),
         ("tuesday", ["Tuesday", "\\text{Tuesday}", " tuesday. "]),
         ("theoldman'sson", ["The old man's son.", "the  old man's son"]),
@@ -46,6 +47,8 @@ def test_what_is_plainly_the_same_has_one_form(form: str, answers: list[str]) ->
         ("(1,2)", "[1,2]"),
         ("4:30 am", "4:30 pm"),
         ("12_5", "12"),
+        ("y=2x", "2x"),
+        ("x=2,y=3", "y=3"),
         ("He has 3 sons.", "He has 3 aunts."),
     ],
 )

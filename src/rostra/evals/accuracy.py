@@ -124,17 +124,19 @@ def liked(transcripts: Sequence[Transcript], among: Sequence[Answer]) -> dict[st
 
 def choose(answers: Sequence[Answer], by: Mapping[str, float] | None = None) -> Answer | None:
     """The answer that does best by some number, then the more common one, then the one that was
-    given first; without numbers, the most common one. Of those who gave it, the first."""
+    given first; without numbers, the most common one. Of those who gave it, the first who used the
+    words that most did: words may be graded differently."""
     count = Counter(answer.text for answer in answers if answer.text is not None)
     among = [text for text in count if text in by] if by else list(count)
     # Of equals, max takes the first.
     best = max(among, key=lambda text: (by[text] if by else 0.0, count[text]), default=None)
-    return next((a for a in answers if best is not None and a.text == best), None)
+    given = [answer for answer in answers if best is not None and answer.text == best]
+    words = Counter(answer.said for answer in given)
+    return max(given, key=lambda answer: words[answer.said], default=None)
 
 
 def chosen_right(answers: Sequence[Answer], by: Mapping[str, float] | None = None) -> float:
-    """The mark of the answer that is chosen: that of the first who gave it, so that no lucky mark
-    of another decides."""
+    """The mark of the answer that is chosen."""
     best = choose(answers, by)
     return best.right if best is not None else 0.0
 

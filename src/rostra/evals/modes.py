@@ -184,14 +184,14 @@ async def examine(
     desk = _Desk(mode, exam, players, shelf, progress)
     match mode:
         case "direct":
-            openers = len(exam.rules.protocol().slots[0].seats)
-            done = await desk.play(exam.direct(mode, range(-(-exam.samples // openers))))
+            times = -(-exam.samples // len(exam.rules.protocol().slots[0].seats))
+            done = _whole(await desk.play(exam.direct(mode, range(times))), times)
             rows = desk.rows(done, lambda q, ts, ms: direct_row(q, ts, ms, exam.samples))
         case "debate":
             done = await desk.play(exam.debates())
             rows = desk.rows(done, lambda q, ts, ms: debate_row(q, ts[0], ms[0]))
         case "roles":
-            done = _in_every_seat(await desk.play(exam.roles()), exam.rules.agents)
+            done = _whole(await desk.play(exam.roles()), exam.rules.agents)
             rows = desk.rows(done, roles_row)
         case "vote":
             rows = await _vote(desk, exam)
@@ -204,11 +204,11 @@ async def examine(
     return Findings(rows, summary(rows), tally)
 
 
-def _in_every_seat(transcripts: Sequence[Transcript], agents: int) -> list[Transcript]:
-    """The debates about questions on which the policy had every seat: a mean over some of them
-    would not be one over roles."""
+def _whole(transcripts: Sequence[Transcript], times: int) -> list[Transcript]:
+    """The debates about questions of which all are there: a mean over some roles or some answers
+    would be another measure."""
     count = Counter(transcript.question.id for transcript in transcripts)
-    return [t for t in transcripts if count[t.question.id] == agents]
+    return [t for t in transcripts if count[t.question.id] == times]
 
 
 async def _panel(
@@ -257,6 +257,7 @@ async def _vote(desk: "_Desk", exam: Examination) -> list[Row]:
     spent = dict.fromkeys(budgets, 0)
     done: list[Transcript] = []
     open_ = [q for q in exam.questions if q.id in budgets]
+    failed: set[str] = set()
     for wave in range(WAVES):
         if not open_:
             break
@@ -265,9 +266,10 @@ async def _vote(desk: "_Desk", exam: Examination) -> list[Row]:
         for transcript in heard:
             done.append(transcript)
             spent[transcript.question.id] += sum(t.sampled for t in transcript.turns)
-        # One that failed is not asked again.
-        answered = {transcript.question.id for transcript in heard}
-        open_ = [q for q in open_ if q.id in answered and spent[q.id] < budgets[q.id]]
+        # One that failed is not asked again, and did not have what it was to spend.
+        failed |= {q.id for q in open_} - {transcript.question.id for transcript in heard}
+        open_ = [q for q in open_ if q.id not in failed and spent[q.id] < budgets[q.id]]
+    done = [transcript for transcript in done if transcript.question.id not in failed]
     return desk.rows(done, lambda q, ts, ms: vote_row(q, ts, ms, budgets[q]))
 
 

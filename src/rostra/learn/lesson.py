@@ -20,6 +20,7 @@ from rostra.rewards.metrics import (
 from rostra.rewards.score import Guide, score
 from rostra.rewards.streams import judge_rewards
 from rostra.runs.settings import Recipe
+from rostra.tasks.canonical import keys_of
 from rostra.tasks.grading import boxed
 from rostra.tasks.task import Task
 
@@ -106,7 +107,9 @@ def learn_from(
     data = [datum for datum in batch.data if datum.weights.any()]
     difficulty, agents = recipe.train.difficulty, recipe.protocol.agents
     passes = {
-        t.question.id: passed(_last(t, marks), _last(t, said), agents, difficulty)
+        t.question.id: passed(
+            _last(t, marks), keys_of(_last(t, said), t.question), agents, difficulty
+        )
         for t, marks, said in zip(transcripts, correct, answers, strict=True)
     }
     return Lesson(data, scores.baseline, metrics, passes)

@@ -12,6 +12,7 @@ from rostra.debate.transcript import Transcript
 from rostra.debate.turn import TurnId
 from rostra.debate.votes import Ballot, Vote
 from rostra.seeds import derive
+from rostra.tasks.canonical import keys_of
 
 Answers = Mapping[TurnId, str]
 """What each solution answers; turns without an answer are missing."""
@@ -47,7 +48,8 @@ def plurality_rewards(transcript: Transcript, answers: Answers) -> dict[TurnId, 
     for turns in rounds.values():
         if len(turns) < 2:
             continue
-        counted = Counter(answers[turn] for turn in turns)
+        keys = keys_of({turn: answers[turn] for turn in turns}, transcript.question)
+        counted = Counter(keys.values())
         top = max(counted.values())
-        rewards |= {turn: 1.0 if counted[answers[turn]] == top else -1.0 for turn in turns}
+        rewards |= {turn: 1.0 if counted[key] == top else -1.0 for turn, key in keys.items()}
     return rewards

@@ -10,6 +10,7 @@ from rostra.debate.turn import Turn, TurnId
 from rostra.debate.votes import Vote
 from rostra.rewards.score import Correct, Scores
 from rostra.rewards.streams import GEN, JUDGE, WHOLE, judge_truth
+from rostra.tasks.canonical import key_of, keys_of
 
 Metrics = dict[str, float]
 
@@ -71,33 +72,45 @@ def truth_metrics(
 ) -> Metrics:
     """What the votes never see: format, accuracy and agreement where the truth is known.
 
-    k is the number of agents. pass@k: at least one last answer is right; avg@k: the share that is;
-    cons@k: more than half are; vote@k: the most common answer is (needs the answers). An agent
-    without a valid answer, or who never spoke, is wrong.
+    k is the number of agents. Of their last replies, avg@k: the share that is right. Of the last
+    answers that they gave, pass@k: at least one is right; cons@k: more than half are; vote@k: the
+    most common one is (needs the answers). An agent without an answer, or who never spoke, is
+    wrong.
     """
     finals = [_final_turns(t) for t in transcripts]
     k = max((t.protocol.agents for t in transcripts), default=0)
-    rows = [
-        [marks.get(turn.id, 0.0) if turn else 0.0 for turn in turns]
-        for turns, marks in zip(finals, correct, strict=True)
-    ]
+    replied = _marked(finals, correct)
+    last = finals
+    if answers:
+        last = [_final_turns(t, said) for t, said in zip(transcripts, answers, strict=True)]
+    given = _marked(last, correct)
     metrics = {
         "format": _mean([turn.ok for turns in finals for turn in turns if turn]),
-        "correct": _mean([mark for row in rows for mark in row]),
-        f"pass@{k}": _mean([max(row) >= 1 for row in rows]),
-        f"avg@{k}": _mean([_mean(row) for row in rows]),
-        f"cons@{k}": _mean([sum(mark >= 1 for mark in row) > len(row) / 2 for row in rows]),
+        "correct": _mean([mark for row in replied for mark in row]),
+        f"pass@{k}": _mean([max(row) >= 1 for row in given]),
+        f"avg@{k}": _mean([_mean(row) for row in replied]),
+        f"cons@{k}": _mean([sum(mark >= 1 for mark in row) > len(row) / 2 for row in given]),
     }
     if answers:
         metrics[f"vote@{k}"] = _mean(
             [
-                _plurality_right(turns, row, said)
-                for turns, row, said in zip(finals, rows, answers, strict=True)
+                _plurality_right(t, turns, row, said)
+                for t, turns, row, said in zip(transcripts, last, given, answers, strict=True)
             ]
         )
     return {f"train_{dataset}/{name}": value for name, value in metrics.items()} | {
         "health/vote_truth_accuracy": vote_truth_accuracy(transcripts, correct)
     }
+
+
+def _marked(
+    turns: Sequence[Sequence[Turn | None]], correct: Sequence[Correct]
+) -> list[list[float]]:
+    """The mark of each seat's turn in each debate."""
+    return [
+        [marks.get(turn.id, 0.0) if turn else 0.0 for turn in row]
+        for row, marks in zip(turns, correct, strict=True)
+    ]
 
 
 def vote_truth_accuracy(transcripts: Sequence[Transcript], correct: Sequence[Correct]) -> float:
@@ -128,7 +141,8 @@ def health_metrics(
     judge_truth: of votes on a right and a wrong answer, mean of +1 for the right one, -1 for the
     wrong one, 0 for a tie.
     """
-    votes = [(t, said, v) for t, said in zip(transcripts, answers, strict=True) for v in t.votes]
+    keys = [keys_of(said, t.question) for t, said in zip(transcripts, answers, strict=True)]
+    votes = [(t, said, v) for t, said in zip(transcripts, keys, strict=True) for v in t.votes]
     equal = [v.op == "=" for _, said, v in votes if _same(said, v) is True]
     taken = [(t, v) for t, said, v in votes if v.op == ">" and _same(said, v) is False]
     marks = [
@@ -138,7 +152,7 @@ def health_metrics(
     ]
     return {
         "health/distinct_answers": _mean(
-            [_distinct(t, said) for t, said in zip(transcripts, answers, strict=True)]
+            [_distinct(t, said) for t, said in zip(transcripts, keys, strict=True)]
         ),
         "health/decided_votes": _mean([v.op == ">" for _, _, v in votes]),
         "health/ties_on_equal": _mean(equal),
@@ -166,25 +180,38 @@ def _shown_first(transcript: Transcript, vote: Vote) -> bool:
     return seen.index(vote.a) < seen.index(vote.b)
 
 
-def _final_turns(transcript: Transcript) -> list[Turn | None]:
-    """The last turn of every agent in which it had to give a solution; None if it never spoke."""
+def _final_turns(
+    transcript: Transcript, answers: Mapping[TurnId, str] | None = None
+) -> list[Turn | None]:
+    """The last turn of every agent in which it had to give a solution, with answers the last in
+    which it gave one; None if it never spoke."""
     last: list[Turn | None] = [None] * transcript.protocol.agents
     for turn in transcript.turns:
         if transcript.kind(turn) == "speak":
-            last[turn.id.seat] = turn
+            before = last[turn.id.seat]
+            # A later reply without an answer takes nothing back.
+            if answers is None or turn.id in answers or not before or before.id not in answers:
+                last[turn.id.seat] = turn
     return last
 
 
 def _plurality_right(
-    turns: Sequence[Turn | None], row: Sequence[float], answers: Mapping[TurnId, str]
+    transcript: Transcript,
+    turns: Sequence[Turn | None],
+    row: Sequence[float],
+    answers: Mapping[TurnId, str],
 ) -> bool:
-    """Ties go to the answer that was given by the lowest seat."""
-    said = [answers.get(turn.id) if turn else None for turn in turns]
-    counted = Counter(answer for answer in said if answer is not None)
-    if not counted:
+    """Ties go to the answer that was given by the lowest seat, and of those who gave it, the words
+    count that most used."""
+    said = [
+        (answers[t.id], mark) for t, mark in zip(turns, row, strict=True) if t and t.id in answers
+    ]
+    keys = [key_of(words, transcript.question) for words, _ in said]
+    if not keys:
         return False
-    top = counted.most_common(1)[0][0]
-    return any(mark >= 1 for answer, mark in zip(said, row, strict=True) if answer == top)
+    top = Counter(keys).most_common(1)[0][0]
+    among = Counter(pair for key, pair in zip(keys, said, strict=True) if key == top)
+    return among.most_common(1)[0][0][1] >= 1
 
 
 def _signal_share(scores: Scores, stream: str) -> float:

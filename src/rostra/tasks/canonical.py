@@ -1,11 +1,24 @@
 """A form that answers have in common when they are plainly the same."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
+from typing import TypeVar
 
 from rostra.tasks.answers import LONGEST, items, read_answer, strange_words
 from rostra.tasks.grading import Exact, plain, whole_number
 from rostra.tasks.numbers import number
 from rostra.tasks.question import Question
+
+T = TypeVar("T")
+NAMED = re.compile(r"^[A-Za-z]=(?=(?:\\[A-Za-z]+|[^A-Za-z\\=,])+$)")
+"""The name of a value, where that has no names in it."""
+
+
+def keys_of(answers: Mapping[T, str], question: Question) -> dict[T, str]:
+    """What answers to a question have in common, by whoever gave them."""
+    return {who: key_of(answer, question) for who, answer in answers.items()}
 
 
 def key_of(answer: str, question: Question) -> str:
@@ -19,6 +32,7 @@ def key_of(answer: str, question: Question) -> str:
     return plain(fits[0]) if len(fits) == 1 else same
 
 
+@lru_cache(1 << 12)
 def canonical(answer: str) -> str:
     """Whole numbers as digits, fractions and decimals in lowest terms, other mathematics in one
     spelling, all without units; words without blanks. It is for counting answers, not for grading
@@ -33,10 +47,11 @@ def canonical(answer: str) -> str:
     read = read_answer(answer)
     if read.verbal:
         return ",".join(items(read.words)) or bare
-    value = number(read.tight)
+    tight = NAMED.sub("", read.tight)
+    value = number(tight)
     if value is not None:
         return str(value)
-    if not read.tight or strange_words(read.text):
+    if not tight or strange_words(read.text):
         return bare
     # The two halves of a day are no unit that may be left out.
-    return read.tight.casefold() + "".join(sorted(read.units & {"am", "pm"}))
+    return tight.casefold() + "".join(sorted(read.units & {"am", "pm"}))
