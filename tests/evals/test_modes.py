@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import signal
 import subprocess
@@ -27,7 +28,7 @@ from rostra.players.scripted import ScriptedPlayer
 from rostra.tasks.grading import Integers
 from rostra.tasks.question import Question
 from rostra.tasks.task import Task
-from tests.playing import ranking, wrap
+from tests.playing import MALFORMED, ranking, wrap
 
 QUESTIONS = [Question(f"q{i}", f"question {i}", "7") for i in range(6)]
 TASK = Task("known", [], QUESTIONS, Integers())
@@ -423,6 +424,26 @@ def test_writing_that_failed_in_one_order_is_left_out_in_both(order: int) -> Non
     with pytest.raises(ArenaError, match="in both orders.*EngineError: no"):
         asked = Examination(WRITING, OPEN[1:2], RULES)
         asyncio.run(examine("roles", asked, players, Memory()))
+
+
+def test_writing_that_is_malformed_on_both_sides_is_counted_and_paid_for() -> None:
+    def mute(state: State, view: View) -> str:
+        return MALFORMED if state.question.id < "w3" else wordy(30)(state, view)
+
+    players = {
+        "policy": ScriptedPlayer(mute),
+        "opponent": ScriptedPlayer(mute),
+        "judge": ScriptedPlayer(prefers("policy")),
+    }
+    found = asyncio.run(examine("roles", Examination(WRITING, OPEN, RULES), players, Memory()))
+    assert [row.question for row in found.rows] == [f"w{i}" for i in range(3, 8)]
+    assert found.tally == Tally(8, 3, "both answers are malformed, or no judge voted")
+    assert found.measures["malformed/policy"].mean == 3 / 8
+    assert found.measures["win_rate"].mean == 1
+    asked = Examination(WRITING, OPEN[:3], RULES)
+    silent = asyncio.run(examine("roles", asked, players, Memory()))
+    assert silent.tally.failed == 3 and math.isnan(silent.measures["win_rate"].mean)
+    assert silent.measures["tokens"].mean > 0
 
 
 def test_several_judges_have_a_seat_each_and_one_alone_fills_three() -> None:

@@ -337,17 +337,17 @@ def sometimes(malformed: set[str], solution: str = BAD) -> ScriptedPlayer:
     return ScriptedPlayer(line)
 
 
-def test_a_malformed_answer_loses_to_a_well_formed_one_and_both_malformed_give_no_row():
+def test_a_malformed_answer_loses_to_a_well_formed_one_and_both_malformed_give_no_verdict():
     policy, opponent = sometimes({"q1", "q3"}), sometimes({"q2", "q3"})
     rows = panel_rows(compared(policy, opponent, ScriptedPlayer(judge_line)))
     by_question = {
         q: {r.verdict for r in rows if r.question == q} for q in ("q0", "q1", "q2", "q3")
     }
-    assert by_question == {"q0": {0}, "q1": {-1}, "q2": {1}, "q3": set()}
+    assert by_question == {"q0": {0}, "q1": {-1}, "q2": {1}, "q3": {None}}
     found = panel_summary(rows)
     assert found["win_rate"] == pytest.approx((0.5 + 0 + 1) / 3)
-    assert found["questions"] == 3
-    assert found["malformed/policy"] == found["malformed/opponent"] == pytest.approx(1 / 3)
+    assert found["questions"] == 4
+    assert found["malformed/policy"] == found["malformed/opponent"] == pytest.approx(2 / 4)
     assert found["votes_missing"] == 0
     assert found["length_difference"] == 0
 

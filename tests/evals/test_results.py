@@ -100,11 +100,11 @@ def panel(**changed: float | None) -> str:
 
 
 def test_a_win_rate_without_a_vote_is_not_told_as_one_of_judges() -> None:
-    assert "at equal length it is 100.0%" in panel() and "form" not in panel()
+    assert "at equal length it is 100.0%" in panel() and "alformed" not in panel()
     assert "by +3 words" in panel() and "agree with 0.50" in panel()
     silent = panel(votes_missing=1.0, **{"malformed/opponent": 0.125})
     assert "judges gave no vote" in silent and "equal length" not in silent
-    assert "By form alone it lost 0% of the debates and won 12%." in silent
+    assert "Malformed are 0% of its answers and 12% of its opponent's." in silent
     assert "25% of the votes are missing." in panel(votes_missing=0.25)
     assert "no answers could be compared" in panel(win_rate=None)
 

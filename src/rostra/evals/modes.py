@@ -246,8 +246,10 @@ async def _panel(
         Row(q, rate, tokens=said[q] / 2, prompt_tokens=read[q] / 2)
         for q, rate in win_rates(verdicts).items()
     ]
-    costs = {name: summary(rows)[name] for name in ("tokens", "prompt_tokens")}
-    tally = desk.tally([transcript.question.id for transcript in done])
+    paid = [[each[q] / 2 for q in said] for each in (said, read)]
+    costs = {n: Measure.of(p) for n, p in zip(("tokens", "prompt_tokens"), paid, strict=True)}
+    why = "both answers are malformed, or no judge voted"
+    tally = desk.tally([row.question for row in rows], why=why)
     return Findings(rows, {"accuracy": measures["win_rate"], **measures, **costs}, tally)
 
 
@@ -310,14 +312,17 @@ class _Desk:
         self._players = players
         self._progress = progress
 
-    def tally(self, answered: Sequence[str], ungraded: int = 0) -> Tally:
-        """What became of the questions, given those that were answered."""
+    def tally(
+        self,
+        answered: Sequence[str],
+        ungraded: int = 0,
+        why: str = "their debates failed, so there are no tokens to spend",
+    ) -> Tally:
+        """What became of the questions, given those that were answered, and why others were not,
+        where nothing failed."""
         asked = len(self._exam.questions)
         failed = asked - len(set(answered))
-        error = None
-        if failed:
-            none = "their debates failed, so there are no tokens to spend"
-            error = _named(self.cause) if self.cause else none
+        error = (_named(self.cause) if self.cause else why) if failed else None
         return Tally(asked, failed, error, ungraded)
 
     async def play(self, debates: Sequence[Debate], name: str = "") -> list[Transcript]:

@@ -211,7 +211,7 @@ class Row:
 
 def panel_rows(transcripts: Iterable[Transcript]) -> list[Row]:
     """One row for each debate and judge. Where both answers are malformed there is nothing to
-    compare, and no row."""
+    compare, and no verdict."""
     return [row for transcript in transcripts for row in _rows(transcript)]
 
 
@@ -225,8 +225,6 @@ def _rows(transcript: Transcript) -> list[Row]:
     order = names.index("policy")
     turns = {turn.id: turn for turn in transcript.turns}
     policy, opponent = turns[TurnId(order, 0)], turns[TurnId(1 - order, 0)]
-    if not policy.ok and not opponent.ok:
-        return []
     return [
         Row(
             question=transcript.question.id,
@@ -249,7 +247,7 @@ def _rows(transcript: Transcript) -> list[Row]:
 
 def _verdict(transcript: Transcript, judge: Turn, policy: Turn, opponent: Turn) -> int | None:
     if not (policy.ok and opponent.ok):
-        return 1 if policy.ok else -1
+        return int(policy.ok) - int(opponent.ok) or None
     votes = transcript.ballots[judge.id].votes
     said = {0 if vote.op == "=" else 1 if vote.a == policy.id else -1 for vote in votes}
     return said.pop() if len(said) == 1 else None

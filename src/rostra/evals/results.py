@@ -114,7 +114,7 @@ def _of_panel(roles: Mapping[str, Any]) -> str:
     if 0 < missing < 1:
         said += f". {missing:.0%} of the votes are missing"
     if ours or theirs:
-        said += f". By form alone it lost {ours:.0%} of the debates and won {theirs:.0%}"
+        said += f". Malformed are {ours:.0%} of its answers and {theirs:.0%} of its opponent's"
     return f"accuracy is the win rate by judges that did not play: {said}."
 
 
