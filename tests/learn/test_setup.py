@@ -5,10 +5,18 @@ from pathlib import Path
 import pytest
 
 from rostra.errors import ConfigError
-from rostra.learn.setup import check_start, check_training, model_of
+from rostra.learn.setup import (
+    check_start,
+    check_training,
+    make_task,
+    make_tasks,
+    model_of,
+    untrained,
+)
 from rostra.runs.recipe import to_toml
 from rostra.runs.settings import EngineName, ModelSettings, Recipe
-from rostra.runs.syllabus import BootstrapSettings
+from rostra.runs.syllabus import BootstrapSettings, Stage, TaskSettings
+from rostra.tasks.parts import asked
 
 
 def run(folder: Path, rank: int) -> Path:
@@ -72,3 +80,27 @@ def test_an_engine_and_a_name_that_do_not_go_together_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=says):
         ModelSettings(engine=engine, name=name)
+
+
+SMALL, LARGE = (TaskSettings(name="sums", below=below) for below in (10, 30))
+
+
+def test_no_stage_trains_on_what_another_holds_back() -> None:
+    alone = [make_task(settings) for settings in (SMALL, LARGE)]
+    assert {asked(q) for q in alone[0].train} & {asked(q) for q in alone[1].test}
+    stages = (Stage(task=SMALL, steps=3), Stage(task=LARGE))
+    tasks = make_tasks(Recipe(stages=stages))
+    held = {asked(q) for task in tasks for q in task.test}
+    assert [len(task.test) for task in tasks] == [len(task.test) for task in alone]
+    assert not any(asked(q) in held for task in tasks for q in task.train)
+
+
+def test_a_run_is_not_asked_what_it_was_trained_on_under_other_settings() -> None:
+    own = make_task(LARGE)
+    run = Recipe(task=SMALL)
+    left = untrained(own, LARGE, run)
+    seen = {asked(q) for q in make_task(SMALL).train}
+    assert len(left.test) < len(own.test)
+    assert [asked(q) for q in left.test] == [asked(q) for q in own.test if asked(q) not in seen]
+    assert untrained(own, LARGE, Recipe(task=LARGE)) is own
+    assert untrained(own, LARGE, Recipe(task=TaskSettings(name="shop"))) is own

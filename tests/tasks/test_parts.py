@@ -1,5 +1,6 @@
 """Questions go where their own text says."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,3 +111,20 @@ def test_a_question_that_comes_without_its_text_may_be_about_one_that_is_held_ba
 def test_a_share_of_nothing_takes_nothing() -> None:
     parts = parted(numbered(500), shares=(0.0, 0.1))
     assert not parts.validation and parts.test
+
+
+@pytest.mark.parametrize(
+    ("text", "twin"),
+    [
+        ("Où est le café {}?", "Ou\u0300 est le cafe\u0301 {}?"),
+        ("How many apples {}?", "How many\u200b apples {}?"),
+        ("How many apples {}?", "How many apples {}\uff1f"),
+        ("How many apples {}?", "\ufeffHow  many\u00a0apples {}?"),
+    ],
+)
+def test_questions_that_look_the_same_are_in_one_part(text: str, twin: str) -> None:
+    both = [form.format(i) for i in range(100) for form in (text, twin)]
+    parts = parted(questions(*both), shares=(0.2, 0.3))
+    assert all(len(part) % 2 == 0 and part for part in parts)
+    keys = [{asked(question) for question in part} for part in parts]
+    assert sum(map(len, keys)) == len(set.union(*keys)) == 100

@@ -18,14 +18,23 @@ from rostra.cli.progress import ProgressLine
 from rostra.cli.subject import opponent_of, recipe_of
 from rostra.cli.tables import print_table
 from rostra.engines.address import is_address, read_address
-from rostra.errors import ConfigError, EngineUnavailable
+from rostra.errors import ConfigError, EngineUnavailable, RostraError
 from rostra.evals.modes import JUDGE, MODES, Examination, Findings, Mode, examine
 from rostra.evals.results import Price, Results, remarks, results
 from rostra.evals.statistics import Measure
 from rostra.evals.store import SETTINGS, EvalFolder, read_modes
-from rostra.learn.setup import check_start, fingerprint, make_engine, make_task
+from rostra.learn.setup import (
+    HELD,
+    check_start,
+    fingerprint,
+    make_engine,
+    make_task,
+    run_of,
+    untrained,
+)
 from rostra.players.model import ModelPlayer
 from rostra.players.player import Player
+from rostra.runs.recipe import read_config
 from rostra.runs.settings import ModelSettings, Recipe
 from rostra.tasks.task import PartName, Task
 from rostra.view.evaluation import write_eval_report
@@ -101,7 +110,7 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
         task=given["task"],
     )
     price = _price(given["price"])
-    task = make_task(ours.task)
+    task = _unseen(make_task(ours.task), ours, subject)
     exam = _examination(task, ours, given)
     out = given["out"] or _place(subject, task)
     # Modes of an earlier time are on the shelf, and cost nothing.
@@ -141,6 +150,22 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
     finally:
         folder.close()
     screen.print(f"Look closer: rostra show {out}", soft_wrap=True)
+
+
+def _unseen(task: Task, ours: Recipe, subject: str) -> Task:
+    """The task without questions that a run was trained on, when its parts were others."""
+    run = run_of(subject)
+    if run is None:
+        return task
+    try:
+        new = untrained(task, ours.task, read_config(run))
+    except RostraError as error:
+        click.echo(f"warning: whether {run} was trained on these is not known: {error}", err=True)
+        return task
+    seen = sum(len(task.part(name)) - len(new.part(name)) for name in HELD)
+    if seen:
+        click.echo(f"note: {run} was trained on {seen} of these questions; left out", err=True)
+    return new
 
 
 def _go_on() -> str:

@@ -22,12 +22,13 @@ from rostra.tasks.jsonl import own_task
 from rostra.tasks.longwriter import longwriter
 from rostra.tasks.math import math
 from rostra.tasks.nyu import nyu
+from rostra.tasks.parts import without
 from rostra.tasks.quality import quality
 from rostra.tasks.reasoning_gym import reasoning_gym
 from rostra.tasks.shop import shop
 from rostra.tasks.sources import Source
 from rostra.tasks.sums import sums
-from rostra.tasks.task import Task
+from rostra.tasks.task import PartName, Task
 
 
 def make_task(settings: TaskSettings) -> Task:
@@ -70,10 +71,27 @@ def _made(frozen: str) -> Task:
             return own_task(settings.name, source, settings.fields, settings.grader or GRADER)
 
 
+HELD: tuple[PartName, ...] = ("validation", "test")
+"""The parts that nothing is trained on."""
+
+
 def make_tasks(recipe: Recipe) -> list[Task]:
-    """The task of a recipe, or those of its stages."""
-    stages = [stage.task for stage in recipe.stages]
-    return [make_task(settings) for settings in stages or [recipe.task]]
+    """The task of a recipe, or those of its stages. No stage trains on what another holds back."""
+    if not recipe.stages:
+        return [make_task(recipe.task)]
+    tasks = [make_task(stage.task) for stage in recipe.stages]
+    held = [question for task in tasks for question in (*task.validation, *task.test)]
+    return [replace(task, train=without(task.train, held)) for task in tasks]
+
+
+def untrained(task: Task, settings: TaskSettings, run: Recipe) -> Task:
+    """A task without the questions that a run was trained on under other settings, such as other
+    shares for its parts."""
+    stages = [stage.task for stage in run.stages] or [run.task]
+    others = [one for one in stages if one.name == settings.name and one != settings]
+    seen = [question for one in others for question in make_task(one).train]
+    held = {name: without(task.part(name), seen) for name in HELD}
+    return replace(task, **held) if seen else task  # type: ignore[arg-type]
 
 
 def model_of(spec: str, like: ModelSettings) -> ModelSettings:

@@ -3,6 +3,7 @@
 A question goes where its own text says, so one that is added moves no other.
 """
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -19,8 +20,14 @@ class Parts(NamedTuple):
 
 
 def asked(question: Question) -> tuple[str, str | None]:
-    """What makes two questions the same: their text but for case and blanks, about one text."""
-    return " ".join(question.prompt.casefold().split()), question.background
+    """What makes two questions the same: their text but for case, blanks, and how its characters
+    are put together, about one text."""
+    prompt = question.prompt
+    if not prompt.isascii():
+        # Full-width letters, accents apart, marks without width: nobody sees a difference.
+        prompt = unicodedata.normalize("NFKC", prompt)
+        prompt = "".join(c for c in prompt if unicodedata.category(c) != "Cf")
+    return " ".join(prompt.casefold().split()), question.background
 
 
 def prompt_of(question: Question) -> str:
@@ -44,16 +51,18 @@ def parted(
     for question in pool:
         place = fraction("part", key(question))
         parts[2 if place < held else 1 if place < held + kept else 0].append(question)
-    checked = _without(parts.validation, parts.test, key)
-    return Parts(_without(parts.train, [*parts.test, *checked], key), checked, parts.test)
+    checked = without(parts.validation, parts.test, key)
+    return Parts(without(parts.train, [*parts.test, *checked], key), checked, parts.test)
 
 
-def _without(
-    questions: Sequence[Question], later: Sequence[Question], key: Callable[[Question], str]
+def without(
+    questions: Sequence[Question],
+    others: Sequence[Question],
+    key: Callable[[Question], str] = prompt_of,
 ) -> list[Question]:
-    """The questions that a later part does not give away. One that comes without its text may be
-    about any."""
-    taken = {asked(question) for question in later}
+    """The questions that are none of some others. One that comes without its text may be about
+    any."""
+    taken = {asked(question) for question in others}
     taken |= {(prompt, None) for prompt, _ in taken}
-    keys = {key(question) for question in later} if key is not prompt_of else set()
+    keys = {key(question) for question in others} if key is not prompt_of else set()
     return [q for q in questions if asked(q) not in taken and key(q) not in keys]
