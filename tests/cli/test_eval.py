@@ -20,6 +20,10 @@ from rostra.errors import EngineError
 from rostra.evals.store import EvalFolder
 from rostra.players.player import Player, Reply
 from rostra.players.scripted import ScriptedPlayer
+from rostra.runs.recipe import to_toml
+from rostra.runs.settings import ModelSettings, Recipe
+from rostra.runs.syllabus import TaskSettings
+from rostra.tasks.sums import sums
 from tests.cli.inside import inside
 from tests.playing import answer
 
@@ -257,3 +261,19 @@ def test_other_opponents_under_the_same_name_are_warned_about(tmp_path: Path) ->
     done = compare("one", "two", "--measure", "tokens", cwd=tmp_path)
     assert "the two differ in who the others are" in done.stderr
     assert "higher" in done.stdout and "better" not in done.stdout
+
+
+def test_a_run_is_asked_nothing_that_it_was_trained_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    model, task = ModelSettings(engine="scripted"), TaskSettings(name="sums", below=10)
+    (run / "config.toml").write_text(to_toml(Recipe(model=model, task=task)))
+    words = ("eval", "run", "--mode", "direct", "--questions", "1000", "--samples", "1")
+    done = inside(*words, "task.below=30", "--out", "one", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"note: run was trained on \d+ of these questions; left out", done.stderr)
+    lines = (tmp_path / "one" / "rows.jsonl").read_text().splitlines()
+    asked = {json.loads(line)["question"] for line in lines}
+    assert asked and not asked & {question.id for question in sums(10).train}
+    same = inside(*words, "--out", "two", cwd=tmp_path)
+    assert same.returncode == 0 and "note" not in same.stderr
