@@ -98,7 +98,9 @@ def test_k_is_the_number_of_samples_also_when_more_seats_answered():
     late = measured(lambda q, seat, greedy: by_seat("---++")(seat), samples=3).metrics
     assert late["eval/direct/pass@3"] == 0
     assert late["eval/direct/vote@3"] == 0
-    assert late["eval/direct/sampled"] == pytest.approx(0.4)
+    assert late["eval/direct/sampled"] == 0
+    whole = measured(lambda q, seat, greedy: by_seat("---++")(seat), samples=5).metrics
+    assert whole["eval/direct/sampled"] == pytest.approx(0.4)
 
 
 def test_more_samples_than_seats_are_drawn_by_asking_again():

@@ -67,7 +67,9 @@ def test_shares_that_are_all_alike_leave_the_doubt_of_wilson(n):
 
 def test_shares_that_differ_are_resampled():
     assert share_interval([0.0, 1.0, 1.0, 0.5]) == interval([0.0, 1.0, 1.0, 0.5])
-    assert share_interval([0.5] * 3) == (0.5, 0.5)
+    low, high = share_interval([0.5] * 3)
+    assert 0 < low < 0.5 < high < 1 and low + high == pytest.approx(1)
+    assert (low, high) == pytest.approx((0.1253, 0.8747), abs=1e-3)
     assert all(math.isnan(end) for end in share_interval([]))
 
 
@@ -322,3 +324,12 @@ def test_shares_that_never_differ_leave_doubt_and_numbers_do_not() -> None:
     assert same.high == -same.low == pytest.approx(1.96**2 / (4 + 1.96**2))
     tokens = paired([310.0, 20.0], [310.0, 20.0])
     assert (tokens.low, tokens.high) == (0, 0)
+
+
+def test_shares_that_always_differ_alike_leave_room_for_doubt() -> None:
+    found = paired([1.0] * 3, [0.0] * 3)
+    assert found.difference == found.high == 1 and 0 < found.low < 0.5
+    one = paired([0.6], [0.4])
+    assert one.low < 0 < 0.2 < one.high <= 1
+    many = paired([1.0] * 300, [0.0] * 300)
+    assert 0.98 < many.low < 1

@@ -161,7 +161,7 @@ def _comparisons(share: Share, *, fine: bool) -> Check:
             "turns that could compare cast a valid vote",
             "no turn could compare two others",
         )
-        return _at_least("comparisons", share, FORMED, of, try_, nobody=nobody)
+        return _at_least("comparisons", share, FORMED, of, try_, more=True, nobody=nobody)
     saw = "no turn could compare two others, so nobody votes"
     try_ = "Set protocol.closing_ballot=true and protocol.history_rounds=-1."
     return Check("comparisons", "fail", saw, try_, share.numbers())
@@ -180,10 +180,18 @@ def _counted(
 
 
 def _at_least(
-    name: str, share: Share, least: float, of: str, try_: str, *, nobody: str = "nothing to count"
+    name: str,
+    share: Share,
+    least: float,
+    of: str,
+    try_: str,
+    *,
+    more: bool = False,
+    nobody: str = "nothing to count",
 ) -> Check:
-    fails = share.value < least
-    needed = f", where {least:.0%} are needed" if fails else ""
+    """Whether a share is large enough; with `more`, the bound itself is not."""
+    fails = share.value <= least if more else share.value < least
+    needed = f", where {'more than ' if more else ''}{least:.0%} are needed" if fails else ""
     saw = f"{share} of {share.n:,} {of}{needed}" if share.n else nobody
     return Check.of(name, share, saw, try_, fails=fails)
 
@@ -203,7 +211,7 @@ def _solving(transcripts: Sequence[Transcript], task: Task) -> list[Check]:
     if check.status == "pass" and solved.value < THIN:
         check = replace(check, status="thin", try_=f"Below {THIN:.0%} learning is slow. {try_}")
     one = f"questions right in one of {K} answers"
-    return [check, _at_least(f"pass@{K}", passed, PASSED, one, try_, nobody=unknown)]
+    return [check, _at_least(f"pass@{K}", passed, PASSED, one, try_, more=True, nobody=unknown)]
 
 
 def pass_at(k: int, marks: Sequence[float]) -> float:
@@ -225,8 +233,11 @@ def _judges(recipe: Recipe) -> Check:
     if not warnings or rewards.judge_truth:
         return Check(name, "pass", saw, numbers=numbers)
     try_ = "Set protocol.agents=5, or rewards.judge=0 to learn from solutions alone."
-    status: Status = "fail" if rules.agents == 3 else "thin"
-    return Check(name, status, warnings[0].rstrip("."), try_, numbers)
+    why, guided = warnings[0].rstrip("."), recipe.bootstrap
+    if guided.share(0):
+        why += f" once the guide is gone, at step {guided.until}"
+    status: Status = "fail" if rules.agents == 3 and not guided.share(0) else "thin"
+    return Check(name, status, why, try_, numbers)
 
 
 def _votes(name: str, transcripts: Sequence[Transcript], task: Task) -> Check:
@@ -281,6 +292,9 @@ def _signal(recipe: Recipe, task: Task, transcripts: Sequence[Transcript]) -> li
         bare = replace(rules, format_penalty=0.0)
         rewards = score(transcripts, bare, correct, None, answers).rewards
         checks += [_rewards(s, transcripts, rewards) for s in (GEN, JUDGE) if weights[s]]
+        if recipe.bootstrap.share(0) and checks[-1].status == "fail":
+            saw = f"{checks[-1].saw}, without those of the guide"
+            checks[-1] = replace(checks[-1], status="thin", saw=saw)
     return checks
 
 

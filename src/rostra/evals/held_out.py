@@ -150,11 +150,12 @@ def _share(rows: Sequence[Sequence[float]]) -> float:
 def _direct_metrics(transcripts: Sequence[Transcript], task: Task, k: int) -> dict[str, float]:
     accuracy, form, of_k = [], [], []
     for question, group in _by_question(transcripts, task):
-        form.append(float(np.mean([turn.ok for t, _ in group for turn in t.turns])))
+        found = shares([answer for one in group for answer in answers_in(*one)][:k])
+        form.append(found["format"])
         if question.reference is None:
             continue  # nothing is known, which is not the same as wrong
-        accuracy.append(float(np.mean([mark for one in group for mark in _marks(*one)])))
-        of_k.append(shares([answer for one in group for answer in answers_in(*one)][:k]))
+        accuracy.append(found["avg@k"])
+        of_k.append(found)
     amounts = {
         f"eval/direct/{name}@{k}": [found[f"{name}@k"] for found in of_k]
         for name in ("pass", "cons", "vote")

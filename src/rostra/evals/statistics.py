@@ -28,17 +28,20 @@ def interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
 
 
 def share_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
-    """The same where each value is a share, from 0 to 1. Where all are 0, or all are 1, a bootstrap
-    knows no doubt; Wilson's interval does."""
-    if len(values) and (all(v == 0 for v in values) or all(v == 1 for v in values)):
-        return _wilson(values[0] == 1, len(values))
+    """The same where each value is a share, from 0 to 1. Where all are equal, a bootstrap knows no
+    doubt; Wilson's interval does."""
+    if len(values) and all(value == values[0] for value in values):
+        return _wilson(float(values[0]), len(values))
     return interval(values, seed)
 
 
-def _wilson(always: bool, n: int) -> tuple[float, float]:
-    """The 95% interval of a share that was seen n times, always or never."""
-    doubt = Z**2 / (n + Z**2)
-    return (1 - doubt, 1.0) if always else (0.0, doubt)
+def _wilson(share: float, n: int) -> tuple[float, float]:
+    """The 95% interval of a share of n trials."""
+    doubt = Z**2 / n
+    centre = (share + doubt / 2) / (1 + doubt)
+    half = math.sqrt(share * (1 - share) * doubt + doubt**2 / 4) / (1 + doubt)
+    # The ends are exact where the share is, and rounding must not move them.
+    return (0.0 if share == 0 else centre - half, 1.0 if share == 1 else centre + half)
 
 
 def _resampled(values: FloatArray, random: np.random.Generator) -> FloatArray:
@@ -56,7 +59,7 @@ def ratio_interval(
     if not len(whole) or not whole.sum():
         return float("nan"), float("nan")
     if not part.any() or (part == whole).all():
-        return _wilson(bool(part.any()), int((whole > 0).sum()))
+        return _wilson(float(part.any()), int((whole > 0).sum()))
     picks = np.random.default_rng(seed).integers(0, len(whole), (RESAMPLES, len(whole)))
     totals = whole[picks].sum(1)
     return middle(part[picks].sum(1)[totals > 0] / totals[totals > 0])
@@ -117,8 +120,8 @@ class Paired:
     """Of the means over questions."""
     low: float
     high: float
-    """The 95% interval of the difference, by bootstrap over questions; of shares that are the same
-    on every question, Wilson's, to both sides."""
+    """The 95% interval of the difference, by bootstrap over questions; of shares that differ by the
+    same on every question, wider by Wilson's, to both sides."""
     p: float
     """How often chance alone gives a difference at least as large, to either side: the signs of the
     differences are flipped at random, because under chance each could as well be the other way."""
@@ -142,10 +145,11 @@ def paired(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Paired:
     differences = marks[0] - marks[1]
     better, worse = int((differences > 0).sum()), int((differences < 0).sum())
     low, high = interval(differences.tolist(), seed)
-    if len(differences) and not differences.any() and (marks >= 0).all() and (marks <= 1).all():
-        # Shares that never differed may do so once more are asked: as never and always above.
-        _, high = _wilson(False, len(differences))
-        low = -high
+    same = len(differences) > 0 and bool((differences == differences[0]).all())
+    if same and (marks >= 0).all() and (marks <= 1).all():
+        # Shares that always differ by as much may do otherwise once more are asked.
+        _, doubt = _wilson(0.0, len(differences))
+        low, high = max(-1.0, low - doubt), min(1.0, high + doubt)
     return Paired(
         difference=float(differences.mean()) if len(differences) else float("nan"),
         low=low,
