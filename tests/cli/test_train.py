@@ -489,3 +489,14 @@ def test_the_help_of_train_names_every_option_and_shows_examples(tmp_path: Path)
     text = rostra("train", "--help", cwd=tmp_path).stdout
     for word in ("--resume", "--overwrite", "--dry-run", "rostra train peer-v2-sums"):
         assert word in text
+
+
+def test_a_run_that_could_not_begin_leaves_its_place_to_the_next(place: Path) -> None:
+    words = ("train", "peer-v2-sums", "model.engine=scripted", "model.start=", "train.steps=1")
+    words += ("eval.questions=0", "train.questions=2", "folder=runs/one")
+    guide = "bootstrap.guide=http://127.0.0.1:9/v1#m"
+    done = rostra(*words, guide, cwd=place)
+    assert done.returncode == 2 and "127.0.0.1:9" in done.stderr
+    assert not (place / "runs" / "one").exists()
+    again = rostra(*words, cwd=place)
+    assert again.returncode == 0, again.stderr

@@ -1,11 +1,14 @@
 """What a run stands for when it is asked."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from rostra.errors import ConfigError
 from rostra.learn.setup import (
+    TAUGHT,
     check_start,
     check_training,
     make_task,
@@ -13,9 +16,11 @@ from rostra.learn.setup import (
     model_of,
     untrained,
 )
+from rostra.learn.warmstart import teacher
 from rostra.runs.recipe import to_toml
-from rostra.runs.settings import EngineName, ModelSettings, Recipe
-from rostra.runs.syllabus import BootstrapSettings, Stage, TaskSettings
+from rostra.runs.settings import EngineName, EvalSettings, ModelSettings, Recipe
+from rostra.runs.syllabus import BootstrapSettings, Phase, Stage, TaskSettings
+from rostra.tasks.catalogue import TaskName
 from rostra.tasks.parts import asked
 
 
@@ -50,9 +55,9 @@ def test_an_address_stands_for_what_is_served_there() -> None:
 
 def test_what_is_served_is_not_trained() -> None:
     with pytest.raises(ConfigError, match="can play and judge, but not be trained"):
-        check_training(Recipe(model=ModelSettings(engine="openai", name=SERVED)))
+        check_training(Recipe(model=ModelSettings(engine="openai", name=SERVED)), [])
     guided = Recipe(bootstrap=BootstrapSettings(guide=SERVED), model=ModelSettings(name="toy"))
-    check_training(guided)
+    check_training(guided, [])
 
 
 def test_what_is_served_has_no_weights_to_begin_with() -> None:
@@ -104,3 +109,40 @@ def test_a_run_is_not_asked_what_it_was_trained_on_under_other_settings() -> Non
     assert [asked(q) for q in left.test] == [asked(q) for q in own.test if asked(q) not in seen]
     assert untrained(own, LARGE, Recipe(task=LARGE)) is own
     assert untrained(own, LARGE, Recipe(task=TaskSettings(name="shop"))) is own
+
+
+@pytest.mark.parametrize(
+    ("recipe", "name", "said"),
+    [
+        (Recipe(), "aime", "task aime: has no questions to train on"),
+        (
+            Recipe(eval=EvalSettings(prepared=9)),
+            "jsonl",
+            "eval.prepared = 9: nobody can prepare answers to task jsonl; set eval.prepared=0",
+        ),
+        (
+            Recipe(stages=(Stage(), Stage()), eval=EvalSettings(prepared=9)),
+            "jsonl",
+            "stage 2: eval.prepared",
+        ),
+        (Recipe(loop="warmstart", phases=(Phase(),)), "jsonl", "has no teacher"),
+    ],
+)
+def test_tasks_that_cannot_be_trained_on_are_refused_before_anything_is_made(
+    recipe: Recipe, name: str, said: str
+) -> None:
+    like = make_task(SMALL)
+    task = replace(like, name=name, train=[] if name == "aime" else like.train)
+    tasks = [like, task] if recipe.stages else [task]
+    with pytest.raises(ConfigError, match=said):
+        check_training(replace(recipe, model=ModelSettings(name="toy")), tasks)
+
+
+@pytest.mark.parametrize("name", get_args(TaskName))
+def test_who_is_taught_has_a_teacher(name: str) -> None:
+    task = replace(make_task(SMALL), name=name)
+    if name in TAUGHT:
+        teacher(task, Phase())
+    else:
+        with pytest.raises(ConfigError, match="has no teacher"):
+            teacher(task, Phase())

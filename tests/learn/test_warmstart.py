@@ -454,6 +454,5 @@ def test_an_update_that_fails_leaves_nothing_behind_and_the_checkpoint_before_it
 
 def test_prepared_solutions_without_a_ballot_to_judge_them_in_are_refused(tmp_path):
     rules = replace(RULES, closing_ballot=False)
-    chosen = warm(tmp_path, DEBATES, protocol=rules, eval=EvalSettings(2, 4, 1, prepared=2))
     with pytest.raises(ConfigError, match="eval.prepared: needs protocol.closing_ballot"):
-        perform(chosen)
+        warm(tmp_path, DEBATES, protocol=rules, eval=EvalSettings(2, 4, 1, prepared=2))

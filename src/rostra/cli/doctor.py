@@ -25,6 +25,7 @@ from rostra.learn.setup import check_training, make_engine, make_tasks
 from rostra.learn.warmstart import teacher
 from rostra.players.player import Player
 from rostra.players.spoken import SpokenPlayer
+from rostra.runs.advice import warnings
 from rostra.runs.recipe import find_recipe, read_recipe
 from rostra.runs.settings import Recipe
 from rostra.runs.transcripts import check_target
@@ -80,7 +81,7 @@ def command(
         there = f"{len(chosen.stages)} stages" if chosen.stages else "no stages"
         raise ConfigError(f"--stage {stage}: {recipe} has {there}")
     tasks = make_tasks(chosen)
-    check_training(chosen)
+    check_training(chosen, tasks)
     if file:
         check_target(file, overwrite=True)
     _warn(chosen)
@@ -96,7 +97,7 @@ def _warn(recipe: Recipe) -> None:
     """What is wrong with the rules, but for what the checks say about judges."""
     rules = recipe.protocol
     told = judge_warnings(rules.agents, rules.consensus)
-    for warning in rules.warnings():
+    for warning in warnings(recipe):
         if warning not in told:
             click.echo(f"warning: {warning}", err=True)
 

@@ -32,10 +32,11 @@ def show_plan(recipe: Recipe, screen: Console) -> None:
 
     say(to_toml(recipe).rstrip())
     say()
-    task = make_tasks(recipe)[0]
+    tasks = make_tasks(recipe)
+    task = tasks[0]
     say(f"task      {task.name}: {_parts_line(task)}")
     folder = Path(recipe.folder)
-    check_training(recipe)
+    check_training(recipe, tasks)
     used = check_place(folder)
     state = "there already: needs --resume or --overwrite" if used else "new"
     say(f"folder    {folder}: {state}, {size(_free(folder))} free")

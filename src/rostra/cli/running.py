@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from rostra.engines.chat import ChatFormat
-from rostra.errors import ConfigError
+from rostra.errors import RostraError
 from rostra.evals.held_out import evaluate
 from rostra.learn.evaluator import Evaluation, Evaluator, Progress
 from rostra.learn.loop import Loop
@@ -34,8 +34,8 @@ HALF_RIGHT = Phase(forgets=0.5, slips=0.25, early_votes=False)
 
 def carry_out(recipe: Recipe, screen: Console, *, resume: bool, overwrite: bool) -> None:
     """Runs a recipe to its end, or to where it is stopped. The directory is whole either way."""
-    task = make_tasks(recipe)[0]
-    check_training(recipe)
+    tasks = make_tasks(recipe)
+    check_training(recipe, tasks)
     folder = RunFolder.open(recipe, resume=resume, overwrite=overwrite)
     try:
         trackers = open_trackers(recipe.trackers, folder.path, recipe.title, asdict(recipe))
@@ -46,13 +46,16 @@ def carry_out(recipe: Recipe, screen: Console, *, resume: bool, overwrite: bool)
                 engine = make_engine(recipe, folder.checkpoints)
                 loop = WarmStart if recipe.loop == "warmstart" else SelfPlay
                 evaluator = make_evaluator(recipe, engine.chat)
-                run = loop(recipe, task, engine, folder, shown, evaluator, trackers)
+                run = loop(recipe, tasks[0], engine, folder, shown, evaluator, trackers)
                 asyncio.run(_until_stopped(run, shown))
         finally:
             for tracker in trackers:
                 tracker.close()
     except Stopped as stopped:
         raise Stopped(f"{stopped}. Go on with: {resume_command(folder.path)}") from None
+    except RostraError:
+        folder.discard()
+        raise
     finally:
         folder.close()
 
@@ -66,8 +69,6 @@ def make_evaluator(recipe: Recipe, chat: ChatFormat) -> Evaluator | None:
     if not recipe.eval.questions:
         return None
     prepared = recipe.eval.prepared
-    if prepared and not recipe.protocol.closing_ballot:
-        raise ConfigError("eval.prepared: needs protocol.closing_ballot = true, to judge in")
 
     async def measure(
         player: Player,

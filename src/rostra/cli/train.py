@@ -7,6 +7,7 @@ import click
 from rostra.cli.options import console
 from rostra.cli.running import carry_out
 from rostra.errors import ConfigError
+from rostra.runs.advice import warnings
 from rostra.runs.recipe import find_recipe, read_recipe
 from rostra.view.report import write_report
 
@@ -40,7 +41,7 @@ def command(
     # A run directory is where it is now, wherever it was when it began.
     here = [f"folder={found.parent}"] if Path(recipe).is_dir() else []
     chosen = read_recipe(found, [*here, *settings])
-    for warning in chosen.protocol.warnings():
+    for warning in warnings(chosen):
         click.echo(f"warning: {warning}", err=True)
     if dry_run:
         from rostra.cli.plan import show_plan

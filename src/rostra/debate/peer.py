@@ -161,6 +161,11 @@ class PeerRules:
                 f"stop_on_agreement = {self.stop_on_agreement}: half of the agents may still "
                 "disagree when the debate stops; use more than 0.5."
             )
+        if self.personas and self.temperature != 1:
+            found.append(
+                f"temperature = {self.temperature}: does nothing, as every persona has its own; "
+                "change theirs, or set personas = []."
+            )
         early = [t for t in self.sections[:-1] if self.stop and f"</{t}>" in self.stop]
         if early:
             found.append(

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
@@ -163,7 +164,11 @@ def make_engine(recipe: Recipe, checkpoints: Path | None) -> Engine:
     )
 
 
-def check_training(recipe: Recipe) -> None:
+TAUGHT = ("sums", "shop")
+"""Tasks that somebody can teach, and prepare answers to."""
+
+
+def check_training(recipe: Recipe, tasks: Sequence[Task]) -> None:
     """Refuses a recipe that cannot be carried out, before anything is made."""
     if recipe.model.engine == "openai":
         raise ConfigError(
@@ -171,6 +176,20 @@ def check_training(recipe: Recipe) -> None:
             'but not be trained; train with model.engine = "local"'
         )
     check_start(recipe)
+    for number, task in enumerate(tasks, 1):
+        where = f"stage {number}: " if recipe.stages else ""
+        if recipe.loop == "selfplay" and not task.train:
+            raise ConfigError(
+                f"{where}task {task.name}: has no questions to train on; give a file or split of "
+                "them"
+            )
+        if recipe.eval.questions and recipe.eval.prepared and task.name not in TAUGHT:
+            raise ConfigError(
+                f"{where}eval.prepared = {recipe.eval.prepared}: nobody can prepare answers to "
+                f"task {task.name}; set eval.prepared=0"
+            )
+        if any(phase.kind != "stored" for phase in recipe.phases) and task.name not in TAUGHT:
+            raise ConfigError(f'phases: task {task.name} has no teacher; use kind = "stored"')
 
 
 def check_start(recipe: Recipe) -> None:

@@ -90,6 +90,14 @@ class RunFolder:
             os.close(self._lock)
             self._lock = None
 
+    def discard(self) -> None:
+        """Removes a run that never began, so that a better one can have its place."""
+        begun = {".lock", "config.toml", "prompts"}
+        if {entry.name for entry in self.path.iterdir()} <= begun:
+            self._clear()
+            (self.path / ".lock").unlink(missing_ok=True)
+            self.path.rmdir()
+
     def _take_lock(self) -> None:
         self._lock = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR)
         try:

@@ -246,14 +246,21 @@ class Recipe:
         for stage in self.stages:
             if "/" not in stage.measure:
                 check_choice("stages: measure", stage.measure, plain)
+                if stage.threshold > 1:
+                    raise ConfigError(
+                        f"stages: threshold = {stage.threshold}: {stage.measure} is a share, from "
+                        "0 to 1"
+                    )
         if self.rewards.judge_first and self.protocol.reward != "streams":
             raise ConfigError(
                 "rewards.judge_first: needs protocol.reward = streams, which pays judging apart"
             )
         if self.bootstrap.guide and self.protocol.reward != "streams":
             raise ConfigError("bootstrap.guide: needs protocol.reward = streams, to pay judges by")
-        if self.bootstrap.guide and not self.protocol.closing_ballot:
-            raise ConfigError("bootstrap.guide: needs protocol.closing_ballot = true, to judge in")
+        prepared = "eval.prepared" if self.eval.questions and self.eval.prepared else ""
+        for name in ("bootstrap.guide" if self.bootstrap.guide else "", prepared):
+            if name and not self.protocol.closing_ballot:
+                raise ConfigError(f"{name}: needs protocol.closing_ballot = true, to judge in")
 
     @property
     def steps(self) -> int:
