@@ -1,6 +1,7 @@
 """The report of a run: what it says, what it leaves out, and that nothing gets out of its place."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -21,6 +22,7 @@ from rostra.debate.transcript import Transcript
 from rostra.errors import ConfigError, DataError
 from rostra.players.rehearsal import rehearsal
 from rostra.runs.transcripts import dumps
+from rostra.view.curves import plots
 from rostra.view.report import read_run, write_report
 from tests.playing import MALFORMED, answer, play_judged, play_peer, play_rehearsal, question
 
@@ -186,6 +188,21 @@ def test_only_a_change_beyond_the_intervals_is_bold(tmp_path: Path) -> None:
     assert ("class", "apart") not in read.attributes
     last["eval/direct/sampled/low"] = 0.61
     assert ("class", "apart") in page(run(tmp_path, [first, last])).attributes
+
+
+def test_a_stage_is_compared_with_itself_alone(tmp_path: Path) -> None:
+    marks = [(0, 0, 0.9), (3, 1, 0.1), (6, 1, 0.4)]
+    lines = [evaluated(step, greedy=mark) | {"stage": stage} for step, stage, mark in marks]
+    lines += [train(step, stage=step // 3, optim__entropy=1.0 + step) for step in range(6)]
+    read = page(run(tmp_path, lines))
+    first, second = read.words.split("Before and after, stage 2")
+    assert "Evaluation, stage 1" in first and "Greedy answers right 90.0%" in first
+    assert "after 3 steps after 6 steps change Greedy answers right 10.0% 40.0% +30.0" in second
+    kept = read_run(tmp_path)
+    curves = {plot.title: plot for plot in plots(kept.train, kept.evals)}
+    assert curves["Learning curves"].marks == [3]
+    (greedy,) = [s for s in curves["Learning curves"].panels[0].series if s.name == "greedy"]
+    assert greedy.x.tolist() == [0, 3, 3, 6] and math.isnan(greedy.y[1])  # a gap
 
 
 def test_a_measure_that_is_null_or_missing_is_a_dot(tmp_path: Path) -> None:

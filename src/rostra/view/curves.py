@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 
 from rostra.view import page
 from rostra.view.plots import Card, Panel, Plot, Row, Series, curve, draw
@@ -250,10 +252,30 @@ _PARTS = (_outcomes, _rewards, _conduct, _machinery)
 
 def cards(train: Sequence[Row], evals: Sequence[Row]) -> list[Card]:
     """Every plot that there are numbers for."""
-    numbers = _Numbers(train, evals)
-    plots = [plot for part in _PARTS for plot in part(numbers)]
-    drawn = (draw(plot, f"plot{i}") for i, plot in enumerate(plots))
+    drawn = (draw(plot, f"plot{i}") for i, plot in enumerate(plots(train, evals)))
     return [card for card in drawn if card]
+
+
+def plots(train: Sequence[Row], evals: Sequence[Row]) -> list[Plot]:
+    """What there may be to draw. Where a stage begins, there is a line."""
+    numbers = _Numbers(train, _apart(evals))
+    marks = [part[0].step for part in by_stage(train)[1:]]
+    return [replace(plot, marks=marks) for part in _PARTS for plot in part(numbers)]
+
+
+def by_stage(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each stage of a curriculum; without one, all together."""
+    return [list(part) for _, part in groupby(rows, lambda row: row.values.get("stage"))]
+
+
+def _apart(evals: Sequence[Row]) -> list[Row]:
+    """With a gap between stages, which ask other questions."""
+    found: list[Row] = []
+    for part in by_stage(evals):
+        if found:
+            found.append(Row(part[0].step, dict.fromkeys(found[-1].values)))
+        found += part
+    return found
 
 
 def total(rows: Sequence[Row], key: str) -> float:

@@ -84,8 +84,8 @@ _MEASURES = {
 _SHARES = ("pass@", "cons@", "vote@", "avg@", "greedy_", "format", "decided", "lower_", "first_")
 
 
-def evals(rows: Sequence[Row]) -> str:
-    """Before and after, or the one evaluation that there is."""
+def evals(rows: Sequence[Row], stage: int | None = None) -> str:
+    """Before and after, of a whole run or of one stage; or the one evaluation that there is."""
     if not rows:
         return section("Evaluation", "<p>This run was not evaluated.</p>", "evals")
     ends = [rows[0], rows[-1]] if len(rows) > 1 else [rows[0]]
@@ -97,13 +97,15 @@ def evals(rows: Sequence[Row]) -> str:
     body = "".join(_measure(name, ends) for name in measures)
     note = "Brackets hold 95% intervals. A change is bold where the two do not overlap."
     ranged = any(n.endswith("/low") for n in names)
+    name = "evals" if stage is None else f"evals-{stage}"
     table = (
-        '<div class="wide" tabindex="0" role="region" aria-labelledby="evals">\n<table>\n'
+        f'<div class="wide" tabindex="0" role="region" aria-labelledby="{name}">\n<table>\n'
         f'<thead><tr><th scope="col">on questions held back</th>{"".join(heads)}</tr></thead>\n'
         f"<tbody>\n{body}</tbody>\n</table>\n</div>"
     )
     title = "Before and after" if len(ends) > 1 else "Evaluation"
-    return section(title, table + (f'\n<p class="note">{note}</p>' if ranged else ""), "evals")
+    title += "" if stage is None else f", stage {stage}"
+    return section(title, table + (f'\n<p class="note">{note}</p>' if ranged else ""), name)
 
 
 def _when(step: int) -> str:

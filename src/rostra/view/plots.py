@@ -94,6 +94,8 @@ class Plot:
     panels: Sequence[Panel]
     across: str = "optimiser steps done"
     """What goes from left to right."""
+    marks: Sequence[float] = ()
+    """Where thin lines go down, such as beginnings of stages."""
 
 
 class Key(NamedTuple):
@@ -170,6 +172,8 @@ def _svg(
         axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
         for ax, (panel, shown) in zip(axes, panels, strict=True):
             _panel(ax, panel, shown, keys)
+            for mark in plot.marks:
+                ax.axvline(mark, color=_INK, linewidth=0.9, alpha=0.4)
             ax.yaxis.set_major_locator(ticks.MaxNLocator(5 if len(panels) == 1 else 4))
             if panel.percent:
                 ax.yaxis.set_major_formatter(ticks.PercentFormatter(1.0))

@@ -13,7 +13,7 @@ from rostra.errors import DataError
 from rostra.runs.folder import write_whole
 from rostra.runs.transcripts import Stored, read_transcripts
 from rostra.view import page
-from rostra.view.curves import cards, total
+from rostra.view.curves import by_stage, cards, total
 from rostra.view.evaluation import evaluations_of
 from rostra.view.plots import Row, need
 
@@ -44,7 +44,7 @@ def write_report(folder: Path, title: str | None = None) -> Path:
     name = title or run.folder.resolve().name
     body = [
         page.header(name, _facts(run, name)),
-        page.evals(run.evals),
+        *_evals(run.evals),
         *evaluations_of(folder),
         page.alarms(run.alarms),
         page.cards(cards(run.train, run.evals)),
@@ -54,6 +54,14 @@ def write_report(folder: Path, title: str | None = None) -> Path:
     path = folder / "report.html"
     write_whole(path, page.document(name, body).encode())
     return path
+
+
+def _evals(rows: Sequence[Row]) -> list[str]:
+    """Stages are measured on questions of their own, so each is compared with itself."""
+    parts = by_stage(rows)
+    if len(parts) < 2:
+        return [page.evals(rows)]
+    return [page.evals(part, int(part[0].values.get("stage") or 0) + 1) for part in parts]
 
 
 def read_run(folder: Path) -> Run:
