@@ -246,8 +246,27 @@ def test_who_is_missing_is_missed_before_anything_is_played(tmp_path: Path) -> N
     done = inside(*words, "--opponent", "http://127.0.0.1:9/v1#m", "--out", "one", cwd=tmp_path)
     assert done.returncode == 2
     assert "http://127.0.0.1:9/v1 does not answer" in done.stderr
-    assert "Go on with: rostra eval scripted" in done.stderr
+    assert "nothing was played yet. Try again with: rostra eval scripted" in done.stderr
     assert not list(tmp_path.glob("one/transcripts/*"))
+
+
+def test_resuming_what_is_not_there_is_told(tmp_path: Path) -> None:
+    words = ("eval", "scripted", "--task", "sums", "--mode", "direct", "--questions", "2")
+    done = inside(*words, "--out", "typo", "--resume", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "note: typo holds nothing to go on with; this begins anew" in done.stderr
+
+
+def test_a_comparison_minds_the_task_and_only_settings_that_were_read(tmp_path: Path) -> None:
+    words = ("eval", "scripted", "--task", "sums", "--mode", "direct", "--questions", "4")
+    for name, opponent in (("one", "base"), ("two", "scripted")):
+        done = inside(*words, "--opponent", opponent, "--out", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    fine = compare("one", "two", "--task", "sums", cwd=tmp_path)
+    assert (fine.returncode, fine.stderr) == (0, "")
+    wrong = compare("one", "two", "--task", "smus", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "--task smus: one was not evaluated on it, did you mean sums?" in wrong.stderr
 
 
 def test_other_opponents_under_the_same_name_are_warned_about(tmp_path: Path) -> None:

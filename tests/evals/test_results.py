@@ -10,13 +10,16 @@ from rostra.evals.modes import Findings, Mode, Tally
 from rostra.evals.results import Results, remarks, results
 
 
-def debates(*marks: tuple[float, float, float], voted: float = 1.0) -> Findings:
+def debates(*marks: tuple[float, float, float], voted: float = 1.0, rounds: int = 2) -> Findings:
     """One for each question: whether the first vote, the last vote and the winner were right."""
     rows = [
         Row(
             f"q{i}",
             last,
-            {"vote@first": first, "vote@k": last, "winner": winner, "voted": voted},
+            {
+                **{"vote@first": first, "vote@k": last, "winner": winner, "voted": voted},
+                **({"round 2/vote@k": last} if rounds > 1 else {}),
+            },
             tokens=100,
             prompt_tokens=1000,
         )
@@ -67,6 +70,18 @@ def test_only_questions_that_both_answered_are_paired() -> None:
 def test_without_votes_there_is_no_winner_to_compare() -> None:
     data = of(debate=debates((0, 1, 1), voted=0.0), vote=votes(0))
     assert set(data["debate"]["against"]) == {"first", "vote"}
+
+
+def test_the_first_answers_of_a_single_round_are_the_last() -> None:
+    data = of(debate=debates((1, 1, 1), (0, 0, 0), rounds=1))
+    assert data["debate"]["against"] == {} and remarks(data) == []
+
+
+def test_hardly_any_form_is_told_before_other_numbers_are_believed() -> None:
+    known = {"direct": measures(format=0.05), "vote": measures(format=0.5)}
+    (said,) = remarks(known)
+    assert said.startswith("direct: hardly any reply has the form") and "--recipe" in said
+    assert remarks({"vote": measures(format=None)}) == []
 
 
 def test_nothing_answered_is_nothing_said() -> None:

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+import rostra
 from rostra.errors import ConfigError
 from rostra.learn.setup import (
     TAUGHT,
@@ -146,3 +147,16 @@ def test_who_is_taught_has_a_teacher(name: str) -> None:
     else:
         with pytest.raises(ConfigError, match="has no teacher"):
             teacher(task, Phase())
+
+
+def test_a_task_by_name_is_the_one_of_a_recipe() -> None:
+    assert rostra.task("sums", below=10) is make_task(SMALL)
+    with pytest.raises(ConfigError, match="belwo: unknown setting, did you mean below"):
+        rostra.task("sums", belwo=3)
+    with pytest.raises(ConfigError, match="did you mean sums"):
+        rostra.task("smus")
+
+
+def test_a_recipe_by_name_has_rules_to_debate_by() -> None:
+    found = rostra.recipe("peer-v2-sums", "protocol.agents=3", "steps=4")
+    assert (found.protocol.agents, found.train.steps, found.task.name) == (3, 4, "sums")

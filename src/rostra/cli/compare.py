@@ -1,6 +1,6 @@
 """`rostra compare`: two evaluations, question by question."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,6 @@ def command(first: str, second: str, task: str | None, measure: str) -> None:
     rostra compare runs/a runs/b
     """
     left, right = _folders(first, second, task)
-    warnings = _differences(read_settings(left), read_settings(right))
     rows = read_rows(left), read_rows(right)
     screen = console()
     sides = ("higher", "lower") if measure in PLAIN else ("better", "worse")
@@ -55,7 +54,7 @@ def command(first: str, second: str, task: str | None, measure: str) -> None:
     lines = [[mode, *_cells(a, b, change, share=share)] for mode, (a, b, change) in found.items()]
     screen.print(Text(f"A: {left}\nB: {right}\n"), soft_wrap=True)
     print_table(screen, heads, lines, heads[:6])
-    for warning in warnings:
+    for warning in _differences(read_settings(left), read_settings(right), tuple(found)):
         click.echo(f"warning: {warning}", err=True)
 
 
@@ -112,6 +111,12 @@ def _cells(a: float, b: float, change: Paired, *, share: bool) -> list[str]:
 def _folders(first: str, second: str, task: str | None) -> tuple[Path, Path]:
     choices = [_evaluations(Path(name)) for name in (first, second)]
     if task is not None:
+        for name, found in zip((first, second), choices, strict=True):
+            known = tuple(_task_of(folder) if key == "" else key for key, folder in found.items())
+            if task not in known:
+                has = f" (it has: {', '.join(known)})" if known else ""
+                close = did_you_mean(task, known)
+                raise DataError(f"--task {task}: {name} was not evaluated on it{close}{has}")
         choices = [{k: v for k, v in found.items() if k in (task, "")} for found in choices]
     shared = [name for name in choices[0] if name in choices[1]]
     for this, other in ((0, 1), (1, 0)):
@@ -146,23 +151,32 @@ def _evaluations(path: Path) -> dict[str, Path]:
     return {file.parent.name: file.parent for file in sorted(path.glob(f"evals/*/{SETTINGS}"))}
 
 
-def _differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
-    """Settings that should be the same, and are not."""
-    names = [
-        "task",
-        "protocol",
-        "part",
-        "samples",
-        "temperature",
-        "budget",
-        "opponent",
-        "judge",
-        "seed",
-    ]
+OF_MODES: Mapping[str, tuple[Mode, ...]] = {
+    "samples": ("direct",),
+    "temperature": ("direct", "vote"),
+    "budget": ("vote",),
+    "opponent": ("roles",),
+    "judge": ("roles",),
+}
+"""Settings that only some modes read."""
+
+
+def _differences(
+    left: Mapping[str, Any], right: Mapping[str, Any], modes: Sequence[Mode]
+) -> list[str]:
+    """Settings that should be the same for the modes that are compared, and are not."""
+    read = [name for name, by in OF_MODES.items() if any(mode in by for mode in modes)]
+    names = ["task", "protocol", "part", *read, "seed"]
     differ = [name for name in names if left.get(name) != right.get(name)]
     # `base` may stand for another model in each.
     players = [_others(settings) for settings in (left, right)]
-    if "opponent" not in differ and players[0] and players[1] and players[0] != players[1]:
+    if (
+        "roles" in modes
+        and "opponent" not in differ
+        and players[0]
+        and players[1]
+        and players[0] != players[1]
+    ):
         differ.append("who the others are")
     return [f"the two differ in {name}; what is compared is not only the model" for name in differ]
 

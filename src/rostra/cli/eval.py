@@ -115,6 +115,8 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
     out = given["out"] or _place(subject, task)
     # Modes of an earlier time are on the shelf, and cost nothing.
     earlier = read_modes(out) if given["resume"] and (out / SETTINGS).exists() else []
+    if given["resume"] and not earlier:
+        click.echo(f"note: {out} holds nothing to go on with; this begins anew", err=True)
     modes = _modes([*(given["modes"] or (() if earlier else ("direct", "debate"))), *earlier])
     if "vote" in modes and "debate" not in modes and given["budget"] is None:
         raise ConfigError("--mode vote: spends what debates took; add --mode debate, or --budget")
@@ -144,9 +146,9 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
         screen.print()
         _report(screen, subject, out)
     except KeyboardInterrupt:
-        raise ConfigError(f"interrupted; {_go_on()}") from None
+        raise ConfigError(f"interrupted; {_go_on(out)}") from None
     except EngineUnavailable as gone:
-        raise EngineUnavailable(f"{gone} {_go_on()}") from None
+        raise EngineUnavailable(f"{gone} {_go_on(out)}") from None
     finally:
         folder.close()
     screen.print(f"Look closer: rostra show {out}", soft_wrap=True)
@@ -168,8 +170,10 @@ def _unseen(task: Task, ours: Recipe, subject: str) -> Task:
     return new
 
 
-def _go_on() -> str:
+def _go_on(out: Path) -> str:
     again = [arg for arg in sys.argv[1:] if arg not in ("--resume", "--overwrite")]
+    if not any((out / "transcripts").glob("*")):
+        return f"nothing was played yet. Try again with: rostra {shlex.join(again)}"
     return f"what was played is kept. Go on with: rostra {shlex.join(again)} --resume"
 
 

@@ -13,6 +13,8 @@ Results = Mapping[str, Mapping[str, Any]]
 """What is known of each mode: measures with their intervals, counts of questions, and `against`,
 the paired comparisons."""
 
+MUTE = 0.1
+"""Where fewer replies than this are well-formed, nothing else is measured."""
 Price = tuple[float, float]
 """Dollars for a million tokens, read and sampled."""
 
@@ -51,7 +53,8 @@ def _comparisons(debates: Findings, votes: Sequence[Row]) -> dict[str, Paired]:
     first, last = (
         [row.measures[name] for row in debates.rows] for name in ("vote@first", "vote@k")
     )
-    found = {"first": paired(last, first)}
+    # In a single round, the first answers are the last.
+    found = {"first": paired(last, first)} if "round 2/vote@k" in debates.measures else {}
     plain = {vote.question: vote.accuracy for vote in votes if vote.question in rows}
     if plain:
         marks = list(plain.values())
@@ -90,6 +93,13 @@ def remarks(found: Results) -> list[str]:
         )
     if "agreement" in roles:
         said.append(f"roles: {_of_panel(roles)}")
+    mute = [mode for mode, measures in found.items() if _mean(measures, "format") < MUTE]
+    if mute:
+        said.append(
+            f"{', '.join(mute)}: hardly any reply has the form that was asked for, so the rest "
+            "says little. Does the model know these prompts (--recipe)? Are replies cut off "
+            "(protocol.max_tokens)?"
+        )
     return said
 
 

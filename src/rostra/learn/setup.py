@@ -3,10 +3,12 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+from rostra.debate.prompts import did_you_mean
 from rostra.engines.address import is_address
 from rostra.engines.engine import Engine
 from rostra.engines.scripted import ScriptedEngine
@@ -17,7 +19,7 @@ from rostra.runs.recipe import read_config
 from rostra.runs.settings import ModelSettings, Recipe
 from rostra.runs.syllabus import TaskSettings
 from rostra.tasks.aime import aime
-from rostra.tasks.catalogue import CATALOGUE, GRADER
+from rostra.tasks.catalogue import CATALOGUE, GRADER, TaskName
 from rostra.tasks.gsm8k import gsm8k
 from rostra.tasks.jsonl import own_task
 from rostra.tasks.longwriter import longwriter
@@ -70,6 +72,15 @@ def _made(frozen: str) -> Task:
             return reasoning_gym(source, settings.size)
         case "jsonl" | "hub":
             return own_task(settings.name, source, settings.fields, settings.grader or GRADER)
+
+
+def task(name: TaskName, **settings: Any) -> Task:
+    """A task by its name, with settings as in the table [task] of a recipe."""
+    known = tuple(field.name for field in fields(TaskSettings))
+    for key in settings:
+        if key not in known:
+            raise ConfigError(f"{key}: unknown setting{did_you_mean(key, known)}")
+    return make_task(TaskSettings(name=name, **settings))
 
 
 HELD: tuple[PartName, ...] = ("validation", "test")

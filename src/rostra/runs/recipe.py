@@ -67,6 +67,12 @@ def shipped_recipes() -> list[Path]:
     return []
 
 
+def recipe(name: str, *settings: str) -> Recipe:
+    """A recipe by path, by the name of one that Rostra ships, or of a run, with settings such as
+    `train.steps=4`."""
+    return read_recipe(find_recipe(name), settings)
+
+
 def read_recipe(path: Path, settings: Sequence[str] = ()) -> Recipe:
     """A recipe from a file and from `key=value` settings, such as `train.steps=4` or `steps=4`."""
     return _resolved(read_toml(path), f"{path}: ", path.parent, settings)

@@ -28,10 +28,17 @@ def own_task(name: str, source: Source, fields: Mapping[str, str], grader: Grade
     """A task of any rows. Without a grader, references are not read: questions are open-ended."""
     names = {**FIELDS, **fields}
 
+    def field(row: Row, which: str) -> str:
+        name = names[which]
+        if name not in row.values:
+            say = f"say which it is with task.fields.{which}=NAME"
+            raise row.wrong(f"no field {name!r}{row.meant(name)}; {say}")
+        return name
+
     def questions(row: Row) -> Iterator[Question]:
-        told = row.text(names["id"]) if names["id"] else row.id
-        prompt = row.prompt(names["prompt"])
-        reference = None if grader == "none" else row.text(names["reference"])
+        told = row.text(field(row, "id")) if names["id"] else row.id
+        prompt = row.prompt(field(row, "prompt"))
+        reference = None if grader == "none" else row.text(field(row, "reference"))
         if grader == "integer" and reference is not None and whole_number(reference) is None:
             raise row.wrong(
                 f"{names['reference']!r} must be a whole number of at most 18 digits for "

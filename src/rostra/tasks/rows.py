@@ -53,7 +53,7 @@ class Row:
         empty = next((name for name in names if name in self.values), None)
         if empty is not None:
             raise self.wrong(f"{empty!r} is null, and must be a text or a number")
-        raise self.wrong(f"no field {' or '.join(map(repr, names))}{self._meant(names[0])}")
+        raise self.wrong(f"no field {' or '.join(map(repr, names))}{self.meant(names[0])}")
 
     def _whole(self, name: str, text: str) -> str:
         try:
@@ -74,7 +74,8 @@ class Row:
         named = {f"{name} {number}": value for number, value in enumerate(values, 1)}
         return [replace(self, values=named).text(each) for each in named]
 
-    def _meant(self, name: str) -> str:
+    def meant(self, name: str) -> str:
+        """What a field that is not there may be called here."""
         close = difflib.get_close_matches(name, list(self.values), n=1)
         there = ", ".join(list(self.values)[:8])
         return f", did you mean {close[0]!r}?" if close else f" (there are: {there or 'none'})"

@@ -176,6 +176,9 @@ HOW_TO_READ = (
 """Curves over steps."""
 
 
+STAGES = HOW_TO_READ + " Where a stage begins, a line goes down."
+
+
 def cards(drawn: Sequence[Card], note: str = HOW_TO_READ) -> str:
     if not drawn:
         return section("Plots", "<p>Nothing to plot yet: no step was recorded.</p>", "plots")

@@ -42,12 +42,13 @@ def write_report(folder: Path, title: str | None = None) -> Path:
     need()
     run = read_run(folder)
     name = title or run.folder.resolve().name
+    staged = len(by_stage(run.train)) > 1
     body = [
         page.header(name, _facts(run, name)),
         *_evals(run.evals),
         *evaluations_of(folder),
         page.alarms(run.alarms),
-        page.cards(cards(run.train, run.evals)),
+        page.cards(cards(run.train, run.evals), page.STAGES if staged else page.HOW_TO_READ),
         page.debates(run.debates),
         page.config(run.config),
     ]
