@@ -61,7 +61,8 @@ class TaskSettings:
                     f"{name}: task {self.name} has no such setting, only {', '.join(able)}"
                 )
         if entry.needs and not getattr(self, entry.needs):
-            raise ConfigError(f"{entry.needs}: task {self.name} needs one")
+            such = ', as in dataset = "leg_counting, gcd"' if self.name == "reasoning_gym" else ""
+            raise ConfigError(f"{entry.needs}: task {self.name} needs one{such}")
         self._check_words()
         check_least("below", self.below, 2)
         check_least("size", self.size, 10)
