@@ -246,7 +246,7 @@ def test_who_is_missing_is_missed_before_anything_is_played(tmp_path: Path) -> N
     done = inside(*words, "--opponent", "http://127.0.0.1:9/v1#m", "--out", "one", cwd=tmp_path)
     assert done.returncode == 2
     assert "http://127.0.0.1:9/v1 does not answer" in done.stderr
-    assert "nothing was played yet. Try again with: rostra eval scripted" in done.stderr
+    assert "nothing is kept. Try again with: rostra eval scripted" in done.stderr
     assert not list(tmp_path.glob("one/transcripts/*"))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rostra.tasks.names import around, split, without_names
+from rostra.tasks.names import around, enclosed, split, without_names
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,10 @@ from rostra.tasks.names import around, split, without_names
         ("x=1,2", "1,2", ("1,2", "1,2")),
         ("y=3,x=2", "x=2,y=3", ("(2,3)", "(2,3)")),
         ("(y,x)=(3,2)", "(2,3)", ("(2,3)", "(2,3)")),
+        ("(m,b)=(2,3)", "(2,3)", ("(2,3)", "(2,3)")),
+        ("(2,3)", "( m, b )=(2,3)", ("(2,3)", "(2,3)")),
+        ("r=3,\\theta=\\pi", "(3,\\pi)", ("(3,\\pi)", "(3,\\pi)")),
+        ("(b,m)=(3,2)", "(m,b)=(2,3)", ("(3,2)", "(3,2)")),
         ("(3,2)", "(x=2,y=3)", ("(3,2)", "(2,3)")),
         ("x=2,y=3", "2x=y", ("x=2,y=3", "2x=y")),
     ],
@@ -48,3 +52,8 @@ def test_commas_inside_of_brackets_part_nothing() -> None:
 def test_brackets_are_around_a_list_or_nothing() -> None:
     assert around("(1,2]") == "(]" and around(" \\{1,2\\} ") == "{}"
     assert [around(text) for text in ("(1)", "1,2", "(1,2)(3,4)", "(", "")] == [""] * 5
+
+
+def test_one_pair_of_brackets_is_around_a_text_or_is_not() -> None:
+    assert enclosed("{x}") and enclosed("(1,2]") and enclosed("((1)(2))")
+    assert not any(map(enclosed, ("{x}+{y}", "(", "", "x", "{x}y", "(1)(2)")))

@@ -4,7 +4,14 @@ from fractions import Fraction
 
 import pytest
 
-from rostra.tasks.numbers import based, exact, number, same_ratio, without_thousands
+from rostra.tasks.numbers import (
+    based,
+    exact,
+    number,
+    same_based,
+    same_ratio,
+    without_thousands,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,13 +50,43 @@ def test_a_product_is_told_from_a_mixed_number() -> None:
 
 
 def test_only_commas_between_thousands_are_left_out() -> None:
-    texts = ["1,200", "-12,345,678.5", "1,20", "12,3456", "1,200,", "1, 200"]
+    texts = ["1,200", "-12,345,678.5", "1,20", "12,3456", "0,200", "1, 200"]
     assert [without_thousands(text) for text in texts] == ["1200", "-12345678.5", *texts[2:]]
 
 
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("x=58,500", "x=58500"),
+        ("1,000\\pi", "1000\\pi"),
+        ("\\frac{1,000}{2,000}", "\\frac{1000}{2000}"),
+        ("1,000, 2,000", "1000, 2000"),
+        ("(1,200)", "(1,200)"),
+        ("[1,200)", "[1,200)"),
+        ("\\{1,200\\}", "\\{1,200\\}"),
+        ("f(1,200)+1,200", "f(1,200)+1200"),
+        ("1,200_3", "1,200_3"),
+        ("1,200,3", "1,200,3"),
+        ("x_1,200", "x_1,200"),
+    ],
+)
+def test_thousands_are_parted_anywhere_but_in_brackets(text: str, without: str) -> None:
+    assert without_thousands(text) == without
+
+
 def test_digits_in_a_base_may_stand_in_parentheses() -> None:
-    assert based("(1010)_2") == based("01010_{2}") == ("1010", "2")
-    assert based("1010") is None and based("x_2") is None
+    assert based("(1010)_2") == based("01010_{2}") == based("{1010}_2") == ("1010", "2")
+    assert based("4b7_{12}") == ("4B7", "12")
+    assert all(based(text) is None for text in ("1010", "x_2", "2x_1", "-12_3"))
+
+
+def test_numbers_in_a_base_are_the_same_digits_in_the_same_base() -> None:
+    assert same_based("12_3,21_3", "21_{3},(12)_3") is True
+    assert (
+        same_based("12_3", "12") is same_based("12", "-12_3") is same_based("10", "10_b") is False
+    )
+    assert same_based("3_7+4_7", "4_7+3_7") is None, "this takes algebra"
+    assert same_based("x_1+2x_2", "2x_2+x_1") is None, "an index is no base"
 
 
 def test_a_time_is_no_ratio() -> None:

@@ -173,7 +173,7 @@ def _unseen(task: Task, ours: Recipe, subject: str) -> Task:
 def _go_on(out: Path) -> str:
     again = [arg for arg in sys.argv[1:] if arg not in ("--resume", "--overwrite")]
     if not any((out / "transcripts").glob("*")):
-        return f"nothing was played yet. Try again with: rostra {shlex.join(again)}"
+        return f"no debate was over yet, so nothing is kept. Try again with: rostra {shlex.join(again)}"
     return f"what was played is kept. Go on with: rostra {shlex.join(again)} --resume"
 
 

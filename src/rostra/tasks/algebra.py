@@ -27,7 +27,11 @@ def main() -> None:
 
 def same(reference: str, answer: str) -> bool:
     """Whether two expressions have one value. An equation is no value, and where it is a
-    calculation, all of its sides have to have it."""
+    calculation, all of its sides have to have it; what is about the value has to be near."""
+    answer, *near = answer.split(r"\approx")
+    if near:
+        value = answer.rpartition("=")[2]
+        return same(reference, answer) and all(_near(value, side) for side in near)
     if "=" in reference and "=" not in answer:
         return False
     if "=" in answer and "=" not in reference:
@@ -43,6 +47,24 @@ def _equal(reference: str, answer: str) -> bool:
         return bool(verify(gold, said, float_rounding=12, timeout_seconds=0))
     except (Exception, RecursionError, MemoryError):
         return False
+
+
+def _near(exactly: str, side: str) -> bool:
+    """Whether a number may be another, rounded: to two digits, and above ten to three or to a whole
+    number."""
+    try:
+        value, rounded = _value(exactly), _value(side)
+    except (Exception, RecursionError, MemoryError):
+        return False
+    least = min(abs(value) / 20, 0.5)
+    return value == rounded or abs(value - rounded) <= max(abs(value) / 200, least)
+
+
+def _value(text: str) -> complex:
+    """An expression as a number; what is in braces is read as a set of one."""
+    found = _parsed(text)[0]
+    (only,) = found if getattr(found, "is_FiniteSet", False) else (found,)
+    return complex(only.evalf())
 
 
 @lru_cache(maxsize=512)

@@ -16,9 +16,9 @@ from functools import lru_cache
 from rostra.tasks.bounds import RELATION, Bounds, bounds, upwards
 from rostra.tasks.grading import GROUP, plain
 from rostra.tasks.names import around, split, without_names
-from rostra.tasks.numbers import based, exact, number, same_ratio, without_thousands, written
+from rostra.tasks.numbers import exact, number, same_based, same_ratio, without_thousands, written
 from rostra.tasks.spelling import spelt
-from rostra.tasks.units import same_units, split_unit
+from rostra.tasks.units import Counted, same_units, split_unit
 
 LONGEST = 400
 """An answer that is longer than its reference by so many characters is wrong, unread."""
@@ -27,6 +27,10 @@ DEEPEST = 20
 """Braces inside of braces, in an answer that is read at all."""
 
 _AND = re.compile(r",?\s*(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
+_APPROXIMATELY = re.compile(r"\\(?:thick)?approx(?![a-zA-Z])|≈")
+_SIGNS = re.compile(r"\\pm(?![a-zA-Z])\s*")
+_SET = re.compile(r"(?s)(\\\{)(.*)(\\\})")
+_ESCAPED = re.compile(r"\\[\\{}]")
 _MONEY = re.compile(r"(?<![\w.})])(?:\\\$|(?<!\\)\$)")
 _DELIMITER = re.compile(r"(?<!\\)\$")
 _PERCENT = re.compile(r"(?<=[\d})])\s*\\?%(?!\s*[\w\\(.])")
@@ -71,6 +75,8 @@ def compared(answer: str, reference: str) -> bool | tuple[str, str]:
         return False
     if len(reference) > LONGEST:
         return plain(answer) == plain(reference)
+    if _APPROXIMATELY.search(answer) and not _APPROXIMATELY.search(reference):
+        return _approximated(spelt(answer), reference)
     said, right = read_both(answer, reference)
     if not said.tight or not _closed(said.text) or not _same_units(said, right):
         return False
@@ -78,9 +84,6 @@ def compared(answer: str, reference: str) -> bool | tuple[str, str]:
         return said.limits == right.limits
     if right.verbal or said.verbal:
         return right.verbal and items(said.words) == items(right.words)
-    bases = [based(one.tight) for one in (said, right)]
-    if any(bases):
-        return bases[0] == bases[1]
     numbers = [number(one.tight) for one in (said, right)]
     if numbers[0] is not None and numbers[1] is not None:
         return _same_number((numbers[0], numbers[1]), said.percent, right.percent)
@@ -90,19 +93,34 @@ def compared(answer: str, reference: str) -> bool | tuple[str, str]:
     return _forms(said, right)
 
 
+def _approximated(answer: str, reference: str) -> bool | tuple[str, str]:
+    """The same for an answer that says how much it is about: algebra has to find that near."""
+    value, *near = _APPROXIMATELY.split(answer)
+    found = compared(value, reference)
+    if found is False:
+        return False
+    alike = read_answer(value).text.rpartition("=")[2]
+    right, said = (alike, alike) if found is True else found
+    return right, r"\approx ".join([said, *(read_answer(text).text for text in near)])
+
+
 def read_both(answer: str, reference: str) -> tuple[Answer, Answer]:
     """An answer and its reference. What one of them is tells how to read the other: 100,200 is a
     list where a list is asked for, and 5 m is meters where the other has a unit."""
     right = read_answer(reference)
     listed = bool(around(right.text)) or len(split(right.text)) > 1
     said = read_answer(answer, listed=listed, letters=bool(right.units))
+    if len(split(said.text)) > len(split(right.text)) > 1:
+        # Too many items, unless some commas part thousands after all.
+        said = read_answer(answer, letters=bool(right.units))
     return said, read_answer(reference, letters=bool(said.units))
 
 
 def _closed(text: str) -> bool:
-    """Whether every brace that is opened is closed, and few are open at once."""
+    """Whether every brace that is opened is closed, and few are open at once. Those behind a
+    backslash are signs like others."""
     depth = 0
-    for sign in text:
+    for sign in _ESCAPED.sub("", text):
         depth += (sign == "{") - (sign == "}")
         if not 0 <= depth <= DEEPEST:
             return False
@@ -138,8 +156,9 @@ def _forms(said: Answer, right: Answer) -> bool | tuple[str, str]:
         first = given.interval
     if asked and (given or not RELATION.search(first)):
         second = asked.interval
-    if not _readable(first, second):
-        return False
+    bases = same_based(_tight(first), _tight(second))
+    if bases is not None or not _readable(first, second):
+        return bool(bases)
     brackets, meant = around(first), around(second)
     if brackets and meant and brackets != meant:
         return False
@@ -147,9 +166,25 @@ def _forms(said: Answer, right: Answer) -> bool | tuple[str, str]:
         if meant != "()":
             return False
         first = f"({first})"
+    first, second = _signs_apart(first), _signs_apart(second)
     if _tight(first) == _tight(second):
         return True
     return _parted(second), _parted(first)
+
+
+def _signs_apart(text: str) -> str:
+    """A value with both signs as two values, also where it is one of several."""
+    if not _SIGNS.search(text):
+        return text
+    inside = _SET.fullmatch(text.strip())
+    parts = [one for part in split(inside[2] if inside else text) for one in _each_sign(part)]
+    return f"{inside[1]}{','.join(parts)}{inside[3]}" if inside else ",".join(parts)
+
+
+def _each_sign(part: str) -> list[str]:
+    if len(_SIGNS.findall(part)) != 1 or re.search(r"[,=<>]|\\mp(?![a-zA-Z])", part):
+        return [part]
+    return [_SIGNS.sub("+", part).removeprefix("+"), _SIGNS.sub("-", part)]
 
 
 def _readable(said: str, right: str) -> bool:
@@ -186,10 +221,11 @@ def read_answer(text: str, *, listed: bool = False, letters: bool = False) -> An
     text, angles = _degrees(spelt(text))
     if len(_DELIMITER.findall(text)) % 2 == 0:
         text = _DELIMITER.sub(" ", text)
+    text = _untied(text)
     money = _MONEY.search(text) is not None
     text = _MONEY.sub("", text)
     words = GROUP.sub(r"\1", text)
-    counted = split_unit(text, money=money, letters=letters)
+    counted = _counted(text, money=money, letters=letters)
     text, units = counted.rest, counted.units | angles
     verbal = GROUP.sub("", text).strip(" ()") == "" and bool(re.search("[A-Za-z]", words))
     verbal = verbal or bool(re.fullmatch(r"[A-Za-z]{3,}(?: [A-Za-z]+)*", text))
@@ -207,6 +243,34 @@ def read_answer(text: str, *, listed: bool = False, letters: bool = False) -> An
         )
     units -= {"percent"}
     return Answer(text, words, counted.refused or verbal and not units, units, percent, limits)
+
+
+def _untied(text: str) -> str:
+    """With the `and` or `or` that ends a text between numbers outside of it."""
+    if not re.search(r"\d", GROUP.sub("", text)):
+        return text
+    return GROUP.sub(_word_out, text)
+
+
+def _word_out(group: re.Match[str]) -> str:
+    words = group[1].split()
+    if not words or words[-1] not in ("and", "or"):
+        return group[0]
+    before = rf"\text{{ {' '.join(words[:-1])}}}" if words[1:] else ""
+    return f"{before} {words[-1]} "
+
+
+def _counted(text: str, *, money: bool, letters: bool) -> Counted:
+    """A text without its unit, also where every item of a list has it."""
+    whole = split_unit(text, money=money, letters=letters)
+    parts = [] if money or RELATION.search(text) else split(_AND.sub(",", text))
+    each = [split_unit(part, letters=letters) for part in parts]
+    if len({part.units for part in each}) != 1 or any(p.refused or p.factor != 1 for p in each):
+        return whole
+    rests = [part.rest for part in each]
+    if len(rests) < 2 or not each[0].units or not all(re.search(r"\d", rest) for rest in rests):
+        return whole
+    return Counted(", ".join(rests), each[0].units)
 
 
 def _degrees(text: str) -> tuple[str, frozenset[str]]:

@@ -5,9 +5,13 @@ from typing import NamedTuple
 
 RELATION = re.compile(r"<|>|\\le(?![a-zA-Z])|\\ge(?![a-zA-Z])")
 _FLIPPED = {">": "<", r"\ge": r"\le"}
+_UNEQUAL = r"\\ne(?![a-zA-Z])"
+_BOUNDING = re.compile(rf"{RELATION.pattern}|{_UNEQUAL}")
 _BUILT = re.compile(
     r"(?s)\\\{\s*([a-z])\s*(?:\\in\s*\\mathbb\s*(?:\{R\}|R))?\s*(?:\\mid(?![a-zA-Z])|[|:])(.+)\\\}"
 )
+_ENCLOSED = re.compile(r"\(([^(),]*)\)")
+_POINT = re.compile(rf"\s*([a-zA-Z])\s*(=|{_UNEQUAL})([^=,<>]+)")
 _OR = re.compile(r",?\s*(?<![A-Za-z\\])or(?![A-Za-z])")
 _AND = re.compile(r",?\s*(?<![A-Za-z\\])and(?![A-Za-z])")
 _LEAST, _GREATEST = r"-\infty", r"\infty"
@@ -27,45 +31,62 @@ class _Interval(NamedTuple):
     greatest: str
     closing: str
 
+    def __str__(self) -> str:
+        return f"{self.opening}{self.least},{self.greatest}{self.closing}"
+
 
 def bounds(text: str) -> Bounds | None:
     """What bounds a letter; None if a text is anything else."""
-    if not RELATION.search(text):
+    if not _BOUNDING.search(text):
         return None
     built = _BUILT.fullmatch(text.strip())
-    parts = [_part(part) for part in _OR.split(built[2] if built else text)]
+    inner = built[2] if built else text
+    enclosed = _ENCLOSED.fullmatch(inner.strip())
+    parts = [_point(part) or _part(part) for part in _OR.split(enclosed[1] if enclosed else inner)]
     found = [part for part in parts if part]
     letters = {part.letter for part in found} | ({built[1]} if built else set())
     if len(found) < len(parts) or len(letters) != 1:
         return None
-    return Bounds(
-        letters.pop(),
-        r"\cup ".join(f"{p.opening}{p.least},{p.greatest}{p.closing}" for p in found),
-    )
+    return Bounds(letters.pop(), r"\cup ".join(part.interval for part in found))
 
 
 def upwards(text: str) -> str:
-    """A chain of relations with the least first."""
+    """A chain of relations with the least first. One inside of brackets stays as it is."""
     signs = RELATION.findall(text)
-    if not signs or any(sign not in _FLIPPED for sign in signs):
-        return text
     parts = RELATION.split(text)[::-1]
+    if not signs or any(sign not in _FLIPPED for sign in signs) or not all(map(_whole, parts)):
+        return text
     flipped = [_FLIPPED[sign] for sign in signs[::-1]] + [""]
     return "".join(f"{part}{sign} " for part, sign in zip(parts, flipped, strict=True)).strip()
 
 
-def _part(text: str) -> _Interval | None:
+def _whole(text: str) -> bool:
+    """Whether as many brackets open as close."""
+    return sum(map(text.count, "([{")) == sum(map(text.count, ")]}"))
+
+
+def _point(text: str) -> Bounds | None:
+    """One value, or all but one."""
+    found = _POINT.fullmatch(text)
+    if not found:
+        return None
+    letter, sign, value = found[1], found[2], found[3].strip()
+    if sign == "=":
+        return Bounds(letter, rf"\{{{value}\}}")
+    return Bounds(letter, rf"({_LEAST},{value})\cup ({value},{_GREATEST})")
+
+
+def _part(text: str) -> Bounds | None:
     """One chain of relations, or one from below and one from above."""
-    halves = _AND.split(text)
-    if len(halves) == 1:
-        return _chain(text)
-    found = [_chain(half) for half in halves]
+    found = [_chain(half) for half in _AND.split(text)]
     match found:
+        case [_Interval() as only]:
+            return Bounds(only.letter, str(only))
         case [_Interval() as a, _Interval() as b] if a.letter == b.letter:
             below, above = (b, a) if a.least == _LEAST else (a, b)
             if below.greatest == _GREATEST and above.least == _LEAST != below.least:
-                return _Interval(
-                    a.letter, below.opening, below.least, above.greatest, above.closing
+                return Bounds(
+                    a.letter, str(below._replace(greatest=above.greatest, closing=above.closing))
                 )
     return None
 

@@ -6,11 +6,15 @@ from typing import Protocol
 
 from rostra.tasks.question import Question
 
-_BRACE = re.compile(r"(\\(?:boxed|fbox)\s*+\{)|[{}]")
+_BOX = r"(?:boxed|fbox)\s*+\{"
+# A brace behind a backslash opens and closes nothing, unless the backslash is itself behind one.
+_BRACE = re.compile(rf"(\\{_BOX})|\\\\(?!{_BOX})|\\[{{}}]|[{{}}]")
+_PARTED = r"(?:,(?:\\!)?|\{,\}|\\,)"
 _INTEGER = re.compile(
     r"(?P<sign>[+-]?)(?:\\?\$)?\s*(?P<inner>[+-]?)"
-    r"(?P<digits>\d{1,18}|\d{1,3}(?:(?:,|\{,\})\d{3}){1,5})(?:\.0+)?"
+    rf"(?P<digits>[0-9]{{1,100}}|[1-9][0-9]{{0,2}}(?:{_PARTED}[0-9]{{3}}){{1,33}})(?:\.0+)?"
 )
+_AROUND = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), ("**", "**"))
 _CHOICE = re.compile(r"(?:\(([a-z])\)|([a-z])(?:[.:)]|$))\s*(.*)")
 _DEEPEST = 3
 _NARROW = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)} | {0x3000: 0x20, 0x2212: 0x2D}
@@ -85,10 +89,12 @@ def boxed(solution: str) -> str | None:
     opened: list[int] = []
     last: tuple[int, int] | None = None
     for found in _BRACE.finditer(solution):
-        if found[0] != "}":
+        if found[1] or found[0] == "{":
             opened.append(found.end() if found[1] else -1)
-        elif opened and (start := opened.pop()) >= 0 and (last is None or start > last[0]):
-            last = (start, found.start())
+        elif found[0] == "}" and opened:
+            start = opened.pop()
+            if start >= 0 and (last is None or start > last[0]):
+                last = (start, found.start())
     return (solution[last[0] : last[1]].strip() or None) if last else None
 
 
@@ -99,12 +105,18 @@ def same_integer(answer: str, reference: str) -> bool:
 
 
 def whole_number(text: str) -> int | None:
-    """The whole number that a text is, if it is one."""
-    bare = narrow(text).strip()
-    if len(bare) > 2 and bare[0] == bare[-1] == "$":
-        bare = bare.strip("$").strip()
-    found = _INTEGER.fullmatch(bare)
+    """The whole number that a text is, if it is one of at most a hundred digits."""
+    found = _INTEGER.fullmatch(_unwrapped(narrow(text).strip()))
     if not found or found["sign"] and found["inner"]:
         return None
-    digits = found["digits"].replace("{,}", "").replace(",", "")
-    return int(found["sign"] + found["inner"] + digits)
+    return int(found["sign"] + found["inner"] + re.sub("[^0-9]", "", found["digits"]))
+
+
+def _unwrapped(text: str) -> str:
+    """A text without the signs that set it as mathematics, in bold or as text."""
+    for before, behind in _AROUND:
+        inner = text.removeprefix(before).removesuffix(behind)
+        if len(text) - len(inner) == len(before + behind):
+            text = inner.strip()
+    group = GROUP.fullmatch(text)
+    return group[1].strip() if group else text

@@ -41,7 +41,7 @@ def own_task(name: str, source: Source, fields: Mapping[str, str], grader: Grade
         reference = None if grader == "none" else row.text(field(row, "reference"))
         if grader == "integer" and reference is not None and whole_number(reference) is None:
             raise row.wrong(
-                f"{names['reference']!r} must be a whole number of at most 18 digits for "
+                f"{names['reference']!r} must be a whole number of at most 100 digits for "
                 f"grader = 'integer', not {reference[:40]!r}"
             )
         yield Question(told, prompt, reference, metadata=metadata_of(row, names.values()))

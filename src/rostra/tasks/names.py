@@ -9,7 +9,7 @@ _NAME = (
 )
 _ASSIGNED = re.compile(rf"(?s)({_NAME})\s*=(.+)")
 _SUM = re.compile(rf"(?s)({_SYMBOL}(?:\s*\+\s*{_SYMBOL})+)\s*=(.+)")
-_TUPLE = re.compile(rf"(?s)\(({_SYMBOL}(?:\s*,\s*{_SYMBOL})+)\)\s*=\s*\((.+)\)")
+_TUPLE = re.compile(rf"(?s)\(\s*({_SYMBOL}(?:\s*,\s*{_SYMBOL})+)\s*\)\s*=\s*\((.+)\)")
 _OPEN, _CLOSED = "([{", ")]}"
 
 
@@ -23,9 +23,9 @@ def without_names(said: str, right: str) -> tuple[str, str] | None:
             return None
         return _in_order(several[0]), _in_order(several[1])
     if several[0] and "=" not in right:
-        return _in_order(several[0]), right
+        return _as_written(several[0]), right
     if several[1] and "=" not in said:
-        return said, _in_order(several[1])
+        return said, _as_written(several[1])
     named = [_single(text) for text in (said, right)]
     if named[0] and named[1]:
         return (named[0][1], named[1][1]) if named[0][0] == named[1][0] else (said, right)
@@ -54,14 +54,19 @@ def split(text: str) -> list[str]:
 def around(text: str) -> str:
     """The brackets around a text with commas, such as `(]`; empty if there are none."""
     bare = text.strip().replace(r"\{", "{").replace(r"\}", "}")
-    if len(bare) < 2 or bare[0] not in _OPEN or bare[-1] not in _CLOSED:
-        return ""
+    return bare[0] + bare[-1] if enclosed(bare) and len(split(bare[1:-1])) > 1 else ""
+
+
+def enclosed(text: str) -> bool:
+    """Whether one pair of brackets is around all of a text."""
+    if len(text) < 2 or text[0] not in _OPEN or text[-1] not in _CLOSED:
+        return False
     depth = 0
-    for place, sign in enumerate(bare):
+    for sign in text[:-1]:
         depth += (sign in _OPEN) - (sign in _CLOSED)
-        if depth == 0 and place < len(bare) - 1:
-            return ""
-    return bare[0] + bare[-1] if len(split(bare[1:-1])) > 1 else ""
+        if depth == 0:
+            return False
+    return True
 
 
 def _single(text: str) -> tuple[str, str] | None:
@@ -93,3 +98,9 @@ def _several(text: str) -> dict[str, str]:
 def _in_order(values: dict[str, str]) -> str:
     """The values as a tuple, in the order of the names."""
     return f"({','.join(values[name] for name in sorted(values))})"
+
+
+def _as_written(values: dict[str, str]) -> str:
+    """The values as a tuple, in the order they have in the text, but for coordinates: x is before y
+    wherever it stands."""
+    return _in_order(values) if values.keys() <= set("xyz") else f"({','.join(values.values())})"

@@ -5,7 +5,12 @@ import math
 import re
 from fractions import Fraction
 
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+from rostra.tasks.names import split
+
+_THOUSANDS = re.compile(
+    r"(?P<open>\\\{|[(\[])|(?P<close>\\\}|[)\]])"
+    r"|(?<![\w.,^])[1-9]\d{0,2}(?:,\d{3})++(?!,?\d|_)"
+)
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*(?:\{(\d+)\}|(\d))")
 _DECIMAL = re.compile(r"(?<![\d.])(\d*)\.(\d+)(?![\d.])")
 _POWER_OF_TEN = re.compile(
@@ -25,7 +30,11 @@ _NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?:(?P<n>\d+)|(?P<a>\d+)/(?P<b>\d+)"
     r"|\{?\\frac\{(?P<over>[+-]?\d+)\}\{(?P<under>[+-]?\d+)\}\}?)"
 )
-_BASE = re.compile(r"(?=\(?[A-Za-z]*\d)(?:\(([0-9A-Za-z]+)\)|([0-9A-Za-z]+))_(?:\{(\d+)\}|(\d+))")
+_BASE = re.compile(
+    r"(?<![\w\\])(?=[({]?[A-Za-z]*\d)"
+    r"(?:\(([0-9A-Za-z]++)\)|\{([0-9A-Za-z]++)\}|([0-9A-Za-z]++))_(?:\{(\d++)\}|(\d++))"
+)
+_SUBSCRIPT = re.compile(r"(?:[\d)]|(?<!\{)\})_")
 _RATIO = re.compile(r"(\d+):(\d+)")
 _CLOCK = re.compile(r"\d{1,2}:[0-5]\d")
 
@@ -59,16 +68,44 @@ def written(value: Fraction) -> str:
 
 
 def without_thousands(text: str) -> str:
-    """Without the commas that part thousands."""
-    return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
+    """Without the commas that part thousands. In brackets, commas part what they list."""
+    depth = 0
+
+    def joined(found: re.Match[str]) -> str:
+        nonlocal depth
+        depth += bool(found["open"]) - bool(found["close"])
+        return found[0] if depth else found[0].replace(",", "")
+
+    return _THOUSANDS.sub(joined, text)
 
 
 def based(tight: str) -> tuple[str, str] | None:
-    """The digits of a number in another base, and that base."""
+    """The digits of a number in another base, and that base. Digits that are letters take a base
+    above ten: two times x_1 is no such number."""
     found = _BASE.fullmatch(tight)
     if not found:
         return None
-    return (found[1] or found[2]).upper().lstrip("0"), found[3] or found[4]
+    digits, base = _digits(found)
+    return (digits, base) if digits.isdigit() or int(base) > 10 else None
+
+
+def same_based(said: str, right: str) -> bool | None:
+    """Whether two tight texts with numbers in other bases are the same, lists in any order; None if
+    neither has such a number, or both the same ones: algebra takes no notice of a base."""
+    texts = said, right
+    if not any(based(text) or _SUBSCRIPT.search(text) for text in texts):
+        return None
+    first, second = (_BASE.sub(lambda found: "_".join(_digits(found)), text) for text in texts)
+    if sorted(split(first)) == sorted(split(second)):
+        return True
+    bases = [sorted(map(_digits, _BASE.finditer(text))) for text in texts]
+    others = any(based(text) or _SUBSCRIPT.search(_BASE.sub("", text)) for text in texts)
+    return False if others or bases[0] != bases[1] else None
+
+
+def _digits(found: re.Match[str]) -> tuple[str, str]:
+    digits = found[1] or found[2] or found[3]
+    return digits.upper().lstrip("0") or "0", found[4] or found[5]
 
 
 def same_ratio(said: str, right: str) -> bool | None:

@@ -16,7 +16,7 @@ from rostra.tasks.grading import GROUP
 _UNITS = {
     "inch": "in inches",
     "foot": "ft feet",
-    "yard": "yd yards",
+    "yard": "yd yds yards",
     "mile": "mi miles",
     "mm": "millimeter millimeters millimetre millimetres",
     "cm": "centimeter centimeters centimetre centimetres",
@@ -30,7 +30,8 @@ _UNITS = {
     "pound": "lb lbs pounds",
     "liter": "l liters litre litres",
     "ml": "milliliter milliliters millilitre millilitres",
-    "gallon": "gallons",
+    "gallon": "gal gallons",
+    "quart": "qt qts quarts",
     "second": "s sec secs seconds",
     "minute": "min mins minutes",
     "hour": "h hr hrs hours",
