@@ -171,10 +171,11 @@ def _unseen(task: Task, ours: Recipe, subject: str) -> Task:
 
 
 def _go_on(out: Path) -> str:
-    again = [arg for arg in sys.argv[1:] if arg not in ("--resume", "--overwrite")]
+    words = [arg for arg in sys.argv[1:] if arg not in ("--resume", "--overwrite")]
+    again = f"rostra {shlex.join(words)}"
     if not any((out / "transcripts").glob("*")):
-        return f"no debate was over yet, so nothing is kept. Try again with: rostra {shlex.join(again)}"
-    return f"what was played is kept. Go on with: rostra {shlex.join(again)} --resume"
+        return f"no debate was over yet, so nothing is kept. Try again with: {again}"
+    return f"what was played is kept. Go on with: {again} --resume"
 
 
 def _report(screen: Console, subject: str, out: Path) -> None:

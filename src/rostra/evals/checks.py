@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rostra.evals.statistics import wilson
+
 Status = Literal["pass", "thin", "fail", "unknown"]
 Rows = Sequence[tuple[float, float]]
 """For each question, how many of how many."""
@@ -14,7 +16,6 @@ BECAUSE = {
     "comparisons": "without votes there is nothing to learn from",
 }
 """Why a check stands before others."""
-Z = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,7 @@ class Share:
         spread = sum((part - value * whole) ** 2 for part, whole in rows) / n**2
         spread *= k / max(k - 1, 1)
         told = value * (1 - value) / spread if spread > 1e-12 else k
-        trials = min(max(told, k), n)
-        scale = 1 + Z**2 / trials
-        middle = (value + Z**2 / (2 * trials)) / scale
-        reach = Z / scale * math.sqrt(value * (1 - value) / trials + (Z / (2 * trials)) ** 2)
-        return cls(value, max(middle - reach, 0.0), min(middle + reach, 1.0), round(n))
+        return cls(value, *wilson(value, min(max(told, k), n)), round(n))
 
     def __str__(self) -> str:
         value = f"{100 * self.value:.1f}".removesuffix(".0")

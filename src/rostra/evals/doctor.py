@@ -10,26 +10,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rostra.arena import Debate, Played
-from rostra.debate.peer import PeerRules, judge_warnings
-from rostra.debate.state import prompt_tokens
+from rostra.debate.peer import judge_warnings
 from rostra.debate.transcript import Transcript
 from rostra.debate.turn import Turn
 from rostra.debate.votes import Ballot
 from rostra.engines.engine import Engine
 from rostra.errors import ArenaError
 from rostra.evals.accuracy import votes_right
+from rostra.evals.capacity import context_check, memory_check, throughput_check
 from rostra.evals.checks import Check, Diagnosis, Share, Status
 from rostra.evals.sample import (
     K,
-    Memory,
-    Probe,
     Progress,
     Sample,
     alone_debates,
     memory_of,
     play_sample,
     probe,
-    size,
     watcher,
 )
 from rostra.learn.lesson import all_marks, answers_of
@@ -39,7 +36,6 @@ from rostra.players.staged import StagedPlayer
 from rostra.rewards.advantages import Key, Rewards
 from rostra.rewards.score import score
 from rostra.rewards.streams import GEN, JUDGE
-from rostra.runs.display import duration
 from rostra.runs.settings import Recipe
 from rostra.seeds import derive
 from rostra.tasks.task import Task
@@ -112,9 +108,9 @@ def judge_sample(recipe: Recipe, task: Task, sample: Sample, stage: int = 1) -> 
             _votes("own votes", transcripts, task),
             *([_votes("prepared votes", sample.prepared, task)] if sample.prepared else []),
             *_signal(recipe, task, transcripts),
-            _context(recipe.protocol, transcripts, sample.context),
-            _throughput(recipe, sample.probe),
-            _memory(sample.memory),
+            context_check(recipe.protocol, transcripts, sample.context),
+            throughput_check(recipe, sample.probe),
+            memory_check(sample.memory),
             *_stages(recipe, stage),
         )
     )
@@ -325,72 +321,6 @@ def _rewards(stream: str, transcripts: Sequence[Transcript], rewards: Sequence[R
     try_ = "Turn protocol.closing_ballot on, use 5 agents or more, or warm start with comparisons."
     name = f"{stream} rewards"
     return Check.of(name, share, saw, try_, fails=share.value == 0, thin=share.value < HALF)
-
-
-def _context(rules: PeerRules, transcripts: Sequence[Transcript], context: int | None) -> Check:
-    lengths: dict[int, int] = {}
-    for transcript in transcripts:
-        turns = {turn.id: turn for turn in transcript.turns}
-        for name, turn in turns.items():
-            length = len(prompt_tokens(turns, turn))
-            lengths[name.round] = max(length, lengths.get(name.round, 0))
-    first, last, limit = lengths[0], max(lengths), rules.max_tokens
-    need = max(lengths.values()) + limit
-    grows = (lengths[last] - first) / last if last else 0.0
-    spoken = [len(turn.tokens) for t in transcripts for turn in t.turns]
-    unused = limit - sum(spoken) / len(spoken)
-    worst = need + round(unused * rules.agents * _rounds_shown(rules))
-    saw = (
-        f"{need:,} tokens needed: {first:,} of prompt in round 1, {grows:+,.0f} a round, {limit:,} "
-        f"for a reply; {worst:,} if every reply is as long as it may be"
-    )
-    numbers = {"need": float(need), "worst": float(worst), "growth": grows}
-    if not context:
-        return Check("context", "pass", f"{saw}; the engine has no bound", numbers=numbers)
-    status: Status = "fail" if need > context else "thin" if worst > context else "pass"
-    try_ = "Lower protocol.max_tokens or protocol.rounds, or set protocol.history_rounds=1."
-    saw, numbers = f"{saw}; the model reads {context:,}", {**numbers, "context": float(context)}
-    return Check("context", status, saw, "" if status == "pass" else try_, numbers)
-
-
-def _rounds_shown(rules: PeerRules) -> int:
-    """The most rounds that a prompt holds."""
-    own = rules.schedule == "sequential"
-    before = rules.rounds - 1 + (own or rules.closing_ballot)
-    return before if rules.history_rounds < 0 else min(before, rules.history_rounds + own)
-
-
-def _throughput(recipe: Recipe, probed: Probe) -> Check:
-    train = recipe.train
-    times = train.steps * train.questions / probed.debates
-    tokens, seconds = probed.tokens * times, (probed.sampling + probed.training) * times
-    rate, each = probed.tokens / max(probed.sampling, 1e-9), probed.training / probed.debates
-    timed = f"{each:.2f} s of training a debate" if each else "no signal to time training with"
-    saw = (
-        f"{rate:,.0f} tokens/s sampled, {timed}; {train.steps:,} steps of {train.questions:,} "
-        f"debates take about {duration(seconds)} and {tokens:,.0f} tokens, evaluations "
-        "not counted"
-    )
-    numbers = {
-        "tokens_per_second": rate,
-        "training_seconds_per_debate": each,
-        "seconds": seconds,
-        "tokens": tokens,
-    }
-    return Check("throughput", "pass" if each else "unknown", saw, numbers=numbers)
-
-
-def _memory(memory: Memory | None) -> Check:
-    if memory is None:
-        return Check("memory", "unknown", "this machine does not tell")
-    saw = (
-        f"{size(memory.held)} held, {size(memory.more)} more for gradients and moments, "
-        f"{size(memory.free)} free"
-    )
-    fits = memory.more < memory.free
-    try_ = "" if fits else "Train an adapter (model.lora_rank=16), or take a smaller model."
-    numbers = {"held": memory.held, "more": memory.more, "free": memory.free}
-    return Check("memory", "pass" if fits else "fail", saw, try_, numbers)
 
 
 def _stages(recipe: Recipe, stage: int) -> list[Check]:

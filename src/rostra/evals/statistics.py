@@ -31,11 +31,11 @@ def share_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float
     """The same where each value is a share, from 0 to 1. Where all are equal, a bootstrap knows no
     doubt; Wilson's interval does."""
     if len(values) and all(value == values[0] for value in values):
-        return _wilson(float(values[0]), len(values))
+        return wilson(float(values[0]), len(values))
     return interval(values, seed)
 
 
-def _wilson(share: float, n: int) -> tuple[float, float]:
+def wilson(share: float, n: float) -> tuple[float, float]:
     """The 95% interval of a share of n trials."""
     doubt = Z**2 / n
     centre = (share + doubt / 2) / (1 + doubt)
@@ -59,7 +59,7 @@ def ratio_interval(
     if not len(whole) or not whole.sum():
         return float("nan"), float("nan")
     if not part.any() or (part == whole).all():
-        return _wilson(float(part.any()), int((whole > 0).sum()))
+        return wilson(float(part.any()), int((whole > 0).sum()))
     picks = np.random.default_rng(seed).integers(0, len(whole), (RESAMPLES, len(whole)))
     totals = whole[picks].sum(1)
     return middle(part[picks].sum(1)[totals > 0] / totals[totals > 0])
@@ -148,7 +148,7 @@ def paired(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Paired:
     same = len(differences) > 0 and bool((differences == differences[0]).all())
     if same and (marks >= 0).all() and (marks <= 1).all():
         # Shares that always differ by as much may do otherwise once more are asked.
-        _, doubt = _wilson(0.0, len(differences))
+        _, doubt = wilson(0.0, len(differences))
         low, high = max(-1.0, low - doubt), min(1.0, high + doubt)
     return Paired(
         difference=float(differences.mean()) if len(differences) else float("nan"),
