@@ -500,3 +500,20 @@ def test_a_run_that_could_not_begin_leaves_its_place_to_the_next(place: Path) ->
     assert not (place / "runs" / "one").exists()
     again = rostra(*words, cwd=place)
     assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize("name", ["mine", "link"])
+@pytest.mark.parametrize("more", ["", "--resume", "--overwrite"])
+def test_a_folder_that_was_there_is_never_removed(more: str, name: str, place: Path) -> None:
+    mine = place / "runs" / "mine"
+    mine.mkdir(parents=True)
+    (place / "runs" / "link").symlink_to("mine")
+    if more:
+        (mine / "prompts").mkdir()
+        (mine / ".lock").touch()
+    words = ("train", "peer-v2-sums", "model.engine=scripted", "model.start=", "eval.questions=0")
+    guide = "bootstrap.guide=http://127.0.0.1:9/v1#m"
+    done = rostra(*words, f"folder=runs/{name}", guide, *([more] if more else []), cwd=place)
+    assert done.returncode == 2 and "127.0.0.1:9" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert mine.is_dir() and (place / "runs" / "link").is_symlink()

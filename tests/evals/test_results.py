@@ -8,6 +8,7 @@ import pytest
 from rostra.evals.accuracy import Row, summary
 from rostra.evals.modes import Findings, Mode, Tally
 from rostra.evals.results import Results, remarks, results
+from rostra.evals.statistics import Measure
 
 
 def debates(*marks: tuple[float, float, float], voted: float = 1.0, rounds: int = 2) -> Findings:
@@ -82,6 +83,25 @@ def test_hardly_any_form_is_told_before_other_numbers_are_believed() -> None:
     (said,) = remarks(known)
     assert said.startswith("direct: hardly any reply has the form") and "--recipe" in said
     assert remarks({"vote": measures(format=None)}) == []
+
+
+@pytest.mark.parametrize("odd", [None, [], 3, "x", {}, {"against": [1]}, {"against": {"vote": 0}}])
+def test_files_that_were_edited_cost_no_report(odd: Any) -> None:
+    for mode in ("direct", "debate", "vote", "roles"):
+        assert all(isinstance(line, str) for line in remarks({mode: odd}))
+    spent = {"debate": {"against": {"vote": {}}}, "vote": measures(tokens=0, budget=0)}
+    assert remarks(spent)[0].startswith("debate against vote, for the same tokens: ")
+
+
+def test_what_questions_without_a_result_cost_is_paid_too() -> None:
+    rows = [Row("q", 1.0, tokens=100, prompt_tokens=0)]
+    costs = {"tokens": Measure.of([100, 300]), "prompt_tokens": Measure.of([0, 0])}
+    found = Findings(rows, {"accuracy": Measure.of([1.0]), **costs}, Tally(2, 1, "why"))
+    assert results({"roles": found}, (1.0, 1.0))["roles"]["dollars"] == {
+        "mean": pytest.approx(200 / 1e6),
+        "low": None,
+        "high": None,
+    }
 
 
 def test_nothing_answered_is_nothing_said() -> None:

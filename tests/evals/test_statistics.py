@@ -331,5 +331,7 @@ def test_shares_that_always_differ_alike_leave_room_for_doubt() -> None:
     assert found.difference == found.high == 1 and 0 < found.low < 0.5
     one = paired([0.6], [0.4])
     assert one.low < 0 < 0.2 < one.high <= 1
+    alike = paired([0.6, 0.4, 0.8], [0.4, 0.2, 0.6])  # equal but for rounding
+    assert alike.low < 0 < 0.5 < alike.high
     many = paired([1.0] * 300, [0.0] * 300)
     assert 0.98 < many.low < 1

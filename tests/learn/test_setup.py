@@ -160,3 +160,10 @@ def test_a_task_by_name_is_the_one_of_a_recipe() -> None:
 def test_a_recipe_by_name_has_rules_to_debate_by() -> None:
     found = rostra.recipe("peer-v2-sums", "protocol.agents=3", "steps=4")
     assert (found.protocol.agents, found.train.steps, found.task.name) == (3, 4, "sums")
+
+
+def test_a_run_with_stages_is_asked_what_all_of_them_held_back() -> None:
+    run = Recipe(stages=(Stage(task=SMALL, steps=3), Stage(task=LARGE)))
+    for settings in (SMALL, LARGE):
+        own = make_task(settings)
+        assert len(untrained(own, settings, run).test) == len(own.test)

@@ -16,7 +16,7 @@ from rostra.engines.engine import Engine
 from rostra.engines.scripted import ScriptedEngine
 from rostra.engines.training import Adam, Datum, Loss, Trainer, TrainOutput
 from rostra.errors import ConfigError, EngineError
-from rostra.learn.setup import make_task
+from rostra.learn.setup import check_training, make_task
 from rostra.learn.stop import Stopped
 from rostra.learn.warmstart import WarmStart, spoken_data, teacher
 from rostra.players.rehearsal import rehearsal
@@ -454,5 +454,6 @@ def test_an_update_that_fails_leaves_nothing_behind_and_the_checkpoint_before_it
 
 def test_prepared_solutions_without_a_ballot_to_judge_them_in_are_refused(tmp_path):
     rules = replace(RULES, closing_ballot=False)
+    chosen = warm(tmp_path, DEBATES, protocol=rules, eval=EvalSettings(2, 4, 1, prepared=2))
     with pytest.raises(ConfigError, match="eval.prepared: needs protocol.closing_ballot"):
-        warm(tmp_path, DEBATES, protocol=rules, eval=EvalSettings(2, 4, 1, prepared=2))
+        check_training(chosen, [])

@@ -128,3 +128,8 @@ def test_questions_that_look_the_same_are_in_one_part(text: str, twin: str) -> N
     assert all(len(part) % 2 == 0 and part for part in parts)
     keys = [{asked(question) for question in part} for part in parts]
     assert sum(map(len, keys)) == len(set.union(*keys)) == 100
+
+
+def test_what_looks_different_is_another_question() -> None:
+    apart = questions("Compute 5²", "Compute 52", "Compute ½", "Compute 1/2", "Compute 1⁄2")
+    assert len({asked(question) for question in apart}) == 5

@@ -24,7 +24,6 @@ from rostra.evals.results import Price, Results, remarks, results
 from rostra.evals.statistics import Measure
 from rostra.evals.store import SETTINGS, EvalFolder, read_modes
 from rostra.learn.setup import (
-    HELD,
     check_start,
     fingerprint,
     make_engine,
@@ -110,7 +109,7 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
         task=given["task"],
     )
     price = _price(given["price"])
-    task = _unseen(make_task(ours.task), ours, subject)
+    task = _unseen(make_task(ours.task), ours, subject, given["part"])
     exam = _examination(task, ours, given)
     out = given["out"] or _place(subject, task)
     # Modes of an earlier time are on the shelf, and cost nothing.
@@ -154,7 +153,7 @@ def command(subject: str, settings: tuple[str, ...], **given: Any) -> None:
     screen.print(f"Look closer: rostra show {out}", soft_wrap=True)
 
 
-def _unseen(task: Task, ours: Recipe, subject: str) -> Task:
+def _unseen(task: Task, ours: Recipe, subject: str, part: PartName) -> Task:
     """The task without questions that a run was trained on, when its parts were others."""
     run = run_of(subject)
     if run is None:
@@ -164,7 +163,7 @@ def _unseen(task: Task, ours: Recipe, subject: str) -> Task:
     except RostraError as error:
         click.echo(f"warning: whether {run} was trained on these is not known: {error}", err=True)
         return task
-    seen = sum(len(task.part(name)) - len(new.part(name)) for name in HELD)
+    seen = len(task.part(part)) - len(new.part(part))
     if seen:
         click.echo(f"note: {run} was trained on {seen} of these questions; left out", err=True)
     return new

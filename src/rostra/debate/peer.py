@@ -163,8 +163,8 @@ class PeerRules:
             )
         if self.personas and self.temperature != 1:
             found.append(
-                f"temperature = {self.temperature}: does nothing, as every persona has its own; "
-                "change theirs, or set personas = []."
+                f"temperature = {self.temperature}: agents with a persona have that of the "
+                "persona; change theirs, or set personas = []."
             )
         early = [t for t in self.sections[:-1] if self.stop and f"</{t}>" in self.stop]
         if early:

@@ -288,7 +288,7 @@ def _signal(recipe: Recipe, task: Task, transcripts: Sequence[Transcript]) -> li
         bare = replace(rules, format_penalty=0.0)
         rewards = score(transcripts, bare, correct, None, answers).rewards
         checks += [_rewards(s, transcripts, rewards) for s in (GEN, JUDGE) if weights[s]]
-        if recipe.bootstrap.share(0) and checks[-1].status == "fail":
+        if recipe.bootstrap.share(0) and weights[JUDGE] and checks[-1].status == "fail":
             saw = f"{checks[-1].saw}, without those of the guide"
             checks[-1] = replace(checks[-1], status="thin", saw=saw)
     return checks

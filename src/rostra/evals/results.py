@@ -25,7 +25,7 @@ def results(found: Mapping[Mode, Findings], price: Price | None = None) -> Resul
     for mode, one in found.items():
         measures = dict(one.measures)
         if price:
-            measures["dollars"] = Measure.of([dollars(row, price) for row in one.rows])
+            measures["dollars"] = _dollars(one, price)
         data[mode] = {name: finite(asdict(measure)) for name, measure in measures.items()}
         data[mode] |= {"questions": len(one.rows), **asdict(one.tally)}
     if "debate" in found and found["debate"].rows:
@@ -34,9 +34,14 @@ def results(found: Mapping[Mode, Findings], price: Price | None = None) -> Resul
     return data
 
 
-def dollars(row: Row, price: Price) -> float:
-    """What the answer to a question cost."""
-    return (row.prompt_tokens * price[0] + row.tokens * price[1]) / 1e6
+def _dollars(one: Findings, price: Price) -> Measure:
+    """What the answer to a question cost. Questions without a result were paid for too, but are in
+    no row, and leave the interval open."""
+    read, sampled = (one.measures[name].mean for name in ("prompt_tokens", "tokens"))
+    mean = (read * price[0] + sampled * price[1]) / 1e6
+    paid = [(row.prompt_tokens * price[0] + row.tokens * price[1]) / 1e6 for row in one.rows]
+    known = Measure.of(paid)
+    return known if math.isclose(known.mean, mean) else Measure(mean, math.nan, math.nan)
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,22 +72,23 @@ def _comparisons(debates: Findings, votes: Sequence[Row]) -> dict[str, Paired]:
 def remarks(found: Results) -> list[str]:
     """What the numbers say about each other."""
     said = []
-    debate, vote, roles = (found.get(mode, {}) for mode in ("debate", "vote", "roles"))
-    against = debate.get("against", {})
+    debate, vote, roles = (_table(found, mode) for mode in ("debate", "vote", "roles"))
+    against = _table(debate, "against")
     if "first" in against:
         first, last = (_mean(debate, name) for name in ("vote@first", "vote@k"))
         said.append(
             f"debate: a vote on the first answers is right {first:.1%} of the time, on the last "
-            f"ones {last:.1%}: {_points(against['first'])}"
+            f"ones {last:.1%}: {_points(against, 'first')}"
         )
     if "vote" in against:
         spent, budget = (_mean(vote, name) for name in ("tokens", "budget"))
-        short = "" if spent > 0.9 * budget else f", of which it spent {spent / budget:.0%}"
-        said.append(f"debate against vote, for the same tokens{short}: {_points(against['vote'])}")
+        near = not budget or spent > 0.9 * budget
+        short = "" if near else f", of which it spent {spent / budget:.0%}"
+        said.append(f"debate against vote, for the same tokens{short}: {_points(against, 'vote')}")
     if "vote/winner" in against:
         said.append(
             "debate, by the answer that its votes prefer, against vote, for the same tokens: "
-            f"{_points(against['vote/winner'])}"
+            f"{_points(against, 'vote/winner')}"
         )
     if "opponents" in roles:
         wins = _mean(roles, "win_rate")
@@ -93,7 +99,7 @@ def remarks(found: Results) -> list[str]:
         )
     if "agreement" in roles:
         said.append(f"roles: {_of_panel(roles)}")
-    mute = [mode for mode, measures in found.items() if _mean(measures, "format") < MUTE]
+    mute = [mode for mode in found if _mean(_table(found, mode), "format") < MUTE]
     if mute:
         said.append(
             f"{', '.join(mute)}: hardly any reply has the form that was asked for, so the rest "
@@ -112,9 +118,8 @@ def _of_panel(roles: Mapping[str, Any]) -> str:
     if not missing < 1:
         said = "judges gave no vote; what is counted are answers that lost by their form"
     else:
-        equal, low, high = (
-            _number(roles["win_rate/length_controlled"].get(end)) for end in ("mean", "low", "high")
-        )
+        even = _table(roles, "win_rate/length_controlled")
+        equal, low, high = (_number(even.get(end)) for end in ("mean", "low", "high"))
         said = (
             f"at equal length it is {equal:.1%} [{100 * low:.0f}-{100 * high:.0f}]; answers are "
             f"longer than its opponent's by {_mean(roles, 'length_difference'):+.0f} words. "
@@ -128,14 +133,20 @@ def _of_panel(roles: Mapping[str, Any]) -> str:
     return f"accuracy is the win rate by judges that did not play: {said}."
 
 
-def _points(pair: Mapping[str, Any]) -> str:
+def _points(against: Mapping[str, Any], name: str) -> str:
+    pair = _table(against, name)
     difference, low, high, p = (_number(pair.get(k)) for k in ("difference", "low", "high", "p"))
     return f"{100 * difference:+.1f} points [{100 * low:.1f} to {100 * high:.1f}], p = {p:.2g}."
 
 
 def _mean(measures: Mapping[str, Any], name: str) -> float:
-    measure = measures.get(name)
-    return _number(measure.get("mean")) if isinstance(measure, Mapping) else math.nan
+    return _number(_table(measures, name).get("mean"))
+
+
+def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A table by name, empty where there is none: files can be edited."""
+    found = tables.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _number(value: Any) -> float:

@@ -145,7 +145,7 @@ def paired(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Paired:
     differences = marks[0] - marks[1]
     better, worse = int((differences > 0).sum()), int((differences < 0).sum())
     low, high = interval(differences.tolist(), seed)
-    same = len(differences) > 0 and bool((differences == differences[0]).all())
+    same = len(differences) > 0 and bool(np.ptp(differences) < 1e-9)
     if same and (marks >= 0).all() and (marks <= 1).all():
         # Shares that always differ by as much may do otherwise once more are asked.
         _, doubt = wilson(0.0, len(differences))

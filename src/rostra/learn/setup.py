@@ -100,10 +100,12 @@ def untrained(task: Task, settings: TaskSettings, run: Recipe) -> Task:
     """A task without the questions that a run was trained on under other settings, such as other
     shares for its parts."""
     stages = [stage.task for stage in run.stages] or [run.task]
-    others = [one for one in stages if one.name == settings.name and one != settings]
-    seen = [question for one in others for question in make_task(one).train]
+    if not any(one.name == settings.name and one != settings for one in stages):
+        return task
+    pairs = zip(stages, make_tasks(run), strict=True)
+    seen = [q for one, trained in pairs if one.name == settings.name for q in trained.train]
     held = {name: without(task.part(name), seen) for name in HELD}
-    return replace(task, **held) if seen else task  # type: ignore[arg-type]
+    return replace(task, **held)  # type: ignore[arg-type]
 
 
 def model_of(spec: str, like: ModelSettings) -> ModelSettings:
@@ -187,6 +189,9 @@ def check_training(recipe: Recipe, tasks: Sequence[Task]) -> None:
             'but not be trained; train with model.engine = "local"'
         )
     check_start(recipe)
+    prepared = recipe.eval.prepared if recipe.eval.questions else 0
+    if prepared and not recipe.protocol.closing_ballot:
+        raise ConfigError("eval.prepared: needs protocol.closing_ballot = true, to judge in")
     for number, task in enumerate(tasks, 1):
         where = f"stage {number}: " if recipe.stages else ""
         if recipe.loop == "selfplay" and not task.train:
@@ -194,9 +199,9 @@ def check_training(recipe: Recipe, tasks: Sequence[Task]) -> None:
                 f"{where}task {task.name}: has no questions to train on; give a file or split of "
                 "them"
             )
-        if recipe.eval.questions and recipe.eval.prepared and task.name not in TAUGHT:
+        if prepared and task.name not in TAUGHT:
             raise ConfigError(
-                f"{where}eval.prepared = {recipe.eval.prepared}: nobody can prepare answers to "
+                f"{where}eval.prepared = {prepared}: nobody can prepare answers to "
                 f"task {task.name}; set eval.prepared=0"
             )
         if any(phase.kind != "stored" for phase in recipe.phases) and task.name not in TAUGHT:

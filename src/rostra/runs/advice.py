@@ -40,7 +40,7 @@ def _idle(recipe: Recipe) -> list[str]:
         found += _said(unread + changed("train", recipe.train, SELF_PLAY), "a warm start")
     elif recipe.protocol.reward != "streams":
         unread = changed("rewards", recipe.rewards, STREAMS)
-        unread += changed("protocol", recipe.protocol, ("consensus", "format_penalty"))
+        unread += changed("protocol", recipe.protocol, ("format_penalty",))
         found += _said(unread, f"reward = {recipe.protocol.reward}")
     if recipe.stages:
         found += _said(changed("task", recipe.task), "a run with [[stages]]")

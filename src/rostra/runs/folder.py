@@ -53,6 +53,7 @@ class RunFolder:
         self.path = path
         self.recipe = recipe
         self._lock: int | None = None
+        self._made = False
 
     @classmethod
     def open(cls, recipe: Recipe, *, resume: bool, overwrite: bool) -> "RunFolder":
@@ -66,6 +67,7 @@ class RunFolder:
                     f"{path}: there is a run already; go on with it (--resume), replace it "
                     "(--overwrite), or choose another folder (folder=runs/NAME)"
                 )
+            folder._made = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
             folder._take_lock()
             if used and overwrite:
@@ -91,12 +93,12 @@ class RunFolder:
             self._lock = None
 
     def discard(self) -> None:
-        """Removes a run that never began, so that a better one can have its place."""
+        """Removes a run that never began, so that a better one can have its place. A folder that
+        was there before stays."""
         begun = {".lock", "config.toml", "prompts"}
-        if {entry.name for entry in self.path.iterdir()} <= begun:
-            self._clear()
-            (self.path / ".lock").unlink(missing_ok=True)
-            self.path.rmdir()
+        with contextlib.suppress(OSError):
+            if self._made and {entry.name for entry in self.path.iterdir()} <= begun:
+                shutil.rmtree(self.path)
 
     def _take_lock(self) -> None:
         self._lock = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR)

@@ -257,10 +257,8 @@ class Recipe:
             )
         if self.bootstrap.guide and self.protocol.reward != "streams":
             raise ConfigError("bootstrap.guide: needs protocol.reward = streams, to pay judges by")
-        prepared = "eval.prepared" if self.eval.questions and self.eval.prepared else ""
-        for name in ("bootstrap.guide" if self.bootstrap.guide else "", prepared):
-            if name and not self.protocol.closing_ballot:
-                raise ConfigError(f"{name}: needs protocol.closing_ballot = true, to judge in")
+        if self.bootstrap.guide and not self.protocol.closing_ballot:
+            raise ConfigError("bootstrap.guide: needs protocol.closing_ballot = true, to judge in")
 
     @property
     def steps(self) -> int:

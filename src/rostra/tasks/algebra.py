@@ -13,6 +13,9 @@ from typing import Any
 from rostra.tasks.needs import need
 from rostra.tasks.serving import limited, serve
 
+SOME = 1.37
+"""What letters stand for where two expressions are to be near each other."""
+
 
 def main() -> None:
     need("math_verify")
@@ -61,10 +64,11 @@ def _near(exactly: str, side: str) -> bool:
 
 
 def _value(text: str) -> complex:
-    """An expression as a number; what is in braces is read as a set of one."""
+    """An expression as a number, letters as some number; what is in braces is read as a set of
+    one."""
     found = _parsed(text)[0]
     (only,) = found if getattr(found, "is_FiniteSet", False) else (found,)
-    return complex(only.evalf())
+    return complex(only.evalf(subs=dict.fromkeys(only.free_symbols, SOME)))
 
 
 @lru_cache(maxsize=512)

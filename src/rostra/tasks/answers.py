@@ -99,9 +99,12 @@ def _approximated(answer: str, reference: str) -> bool | tuple[str, str]:
     found = compared(value, reference)
     if found is False:
         return False
-    alike = read_answer(value).text.rpartition("=")[2]
+    exactly, about = read_answer(value), [read_answer(text) for text in near]
+    if exactly.units and any(one.units and one.units != exactly.units for one in about):
+        return False
+    alike = exactly.text.rpartition("=")[2]
     right, said = (alike, alike) if found is True else found
-    return right, r"\approx ".join([said, *(read_answer(text).text for text in near)])
+    return right, r"\approx ".join([said, *(one.text for one in about)])
 
 
 def read_both(answer: str, reference: str) -> tuple[Answer, Answer]:
@@ -162,6 +165,8 @@ def _forms(said: Answer, right: Answer) -> bool | tuple[str, str]:
     brackets, meant = around(first), around(second)
     if brackets and meant and brackets != meant:
         return False
+    if meant and meant != "{}" and _SIGNS.search(first) and not _SIGNS.search(second):
+        return False  # both signs are two values in no order
     if meant and not brackets and meant != "{}" and len(split(first)) > 1:
         if meant != "()":
             return False

@@ -115,7 +115,8 @@ def same_ratio(said: str, right: str) -> bool | None:
         return None
     pairs = [(int(ratio[1]), int(ratio[2])) for ratio in ratios if ratio]
     if len(pairs) == 2:
-        return pairs[0] == pairs[1]
+        # Minutes have two digits, and parts of a ratio no zero before them.
+        return pairs[0] == pairs[1] and (said == right or ":0" not in said + right)
     # One that is in lowest terms may be a ratio after all, and a fraction is never a time.
     return None if math.gcd(*pairs[0]) == 1 else False
 

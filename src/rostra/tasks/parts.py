@@ -25,9 +25,17 @@ def asked(question: Question) -> tuple[str, str | None]:
     prompt = question.prompt
     if not prompt.isascii():
         # Full-width letters, accents apart, marks without width: nobody sees a difference.
-        prompt = unicodedata.normalize("NFKC", prompt)
-        prompt = "".join(c for c in prompt if unicodedata.category(c) != "Cf")
+        prompt = prompt.translate({ord(c): _folded(c) for c in set(prompt) if not c.isascii()})
+        prompt = unicodedata.normalize("NFC", prompt)
     return " ".join(prompt.casefold().split()), question.background
+
+
+def _folded(sign: str) -> str:
+    """A character at its usual width; nothing for one that has none."""
+    if unicodedata.category(sign) == "Cf":
+        return ""
+    kind, _, code = unicodedata.decomposition(sign).partition(" ")
+    return chr(int(code, 16)) if kind in ("<wide>", "<narrow>") else sign
 
 
 def prompt_of(question: Question) -> str:

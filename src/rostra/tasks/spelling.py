@@ -23,8 +23,8 @@ _SIGNS = str.maketrans(
         "½": r"\frac{1}{2}",
         "¼": r"\frac{1}{4}",
         "¾": r"\frac{3}{4}",
-        "²": "^2",
-        "³": "^3",
+        "²": "^2 ",
+        "³": "^3 ",
         "\u00a0": " ",
     }
 )
@@ -80,9 +80,11 @@ _NUMBER_IN_WORDS = re.compile(
     r"[A-Za-z]\s*=\s*[-+\d.,/ ]+|[-+\d.,/ ]*\d(?:\s+[A-Za-z][A-Za-z .]*)?"
     r"|[-+]?[\d./]+(?:(?:\s*,\s*|\s+(?:and|or)\s+|\s*,\s*(?:and|or)\s+)[-+]?[\d./]+)+"
 )
-_BREAK = re.compile(r"\\\\(?=\s|\d)")
+_BREAK = re.compile(r"\\\\(?=\s|[-+]?\d)")
 _ANSWERED = re.compile(r"[\d)}\]$%.]$")
 _BEGUN = re.compile(r"[\d.($]|\\[$(\[]|[A-Za-z]\w*\s*=")
+_BARE = re.compile(r"\s*[-+]?[\d.,/ ]+")
+_SIGNED = re.compile(r"[-+]\s*[\d.($\\]")
 _INFIX = re.compile(r"\\(?:choose|over)(?![a-zA-Z])")
 _LABEL = re.compile(rf"{GROUP.pattern}\s*=(?=[^=]+$)")
 
@@ -99,8 +101,9 @@ def spelt(text: str) -> str:
         text = whole[1]
     text = text.strip()
     # Braces around a list are a set, and around anything else they say nothing.
-    if text[:1] == "{" and enclosed(text) and len(split(text)) == len(split(text[1:-1])):
-        text = text if _INFIX.search(text) else text[1:-1].strip()
+    inner = text[1:-1].strip()
+    if text[:1] == "{" and inner and enclosed(text) and len(split(text)) == len(split(inner)):
+        text = text if _INFIX.search(text) else inner
     return _LABEL.sub("", text, count=1) if _LABEL.match(text) else text
 
 
@@ -110,6 +113,8 @@ def _one_line(text: str) -> str:
     lines = text.splitlines() if r"\begin" in text else _BREAK.sub("\n", text).splitlines()
     whole = ""
     for line in filter(None, map(str.strip, lines)):
-        two = _ANSWERED.search(whole) and _BEGUN.match(line) and r"\begin" not in text
+        # A number behind a number is another, whatever its sign; behind a letter it is a term.
+        begun = _BEGUN.match(line) or (_BARE.fullmatch(whole) and _SIGNED.match(line))
+        two = _ANSWERED.search(whole) and begun and r"\begin" not in text
         whole += ("," if two and whole.count("{") == whole.count("}") else "") + " " + line
     return whole.strip()
