@@ -248,10 +248,7 @@ def _engine(name: str | None, model: str | None) -> Engine:
         if model is not None:
             raise ConfigError("--model: a rehearsal has none; leave out --engine scripted")
         if name is None:
-            click.echo(
-                "note: a rehearsal by scripts; name a model with --model",
-                err=True,
-            )
+            click.echo("note: a rehearsal by scripts; name a model with --model", err=True)
         return ScriptedEngine(rehearsal())
     served = model is not None and is_address(model)
     if name == "openai" and not served:

@@ -17,6 +17,7 @@ from rostra.debate.protocol import (
     Protocol,
     Sight,
     Slot,
+    check_least,
     check_most,
 )
 from rostra.debate.seat import PERSONAS, Persona, Seat
@@ -267,12 +268,6 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         close = did_you_mean(str(value), choices)
         raise ConfigError(f"{name} = {value!r}: must be {' or '.join(choices)}{close}")
-
-
-def check_least(name: str, value: int, least: int) -> None:
-    """Refuses a number that is too small."""
-    if value < least:
-        raise ConfigError(f"{name} = {value}: must be at least {least}")
 
 
 def check_penalty(penalty: float) -> None:

@@ -110,6 +110,12 @@ class Protocol:
         return sum(seat.role == "agent" for seat in self.seats)
 
 
+def check_least(name: str, value: int, least: int) -> None:
+    """Refuses a number that is too small."""
+    if value < least:
+        raise ConfigError(f"{name} = {value}: must be at least {least}")
+
+
 def check_most(name: str, value: int, most: int) -> None:
     """Refuses a number that is too large."""
     if value > most:

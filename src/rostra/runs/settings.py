@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from rostra.credit.datums import Normalise
-from rostra.debate.peer import PeerRules, check_choice, check_least
+from rostra.debate.peer import PeerRules, check_choice
+from rostra.debate.protocol import check_least
 from rostra.engines.address import is_address, read_address
 from rostra.engines.schedules import Kind, Schedule
 from rostra.engines.training import Loss

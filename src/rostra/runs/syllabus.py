@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from rostra.debate.peer import check_choice, check_least
+from rostra.debate.peer import check_choice
+from rostra.debate.protocol import check_least
 from rostra.errors import ConfigError
 from rostra.tasks.catalogue import CATALOGUE, FIELDS, SUBJECTS, GraderName, TaskName
 from rostra.tasks.task import PARTS
